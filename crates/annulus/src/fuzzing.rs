@@ -3,7 +3,7 @@
 use crate::bytes::lease::Lease;
 use crate::net::Datagram;
 use crate::slots::datagrams::{MessageFormat, ReceivedMessage};
-use annulus_kernel::{Control, Controls, Message};
+use annulus_kernel::{Control, Controls, MessageHead};
 
 /// Parses a buffer as a received datagram of each format, and takes it apart. A buffer from the
 /// kernel always has a complete header before the payload, so a shorter buffer is padded with
@@ -21,7 +21,7 @@ pub fn datagram(bytes: &[u8]) {
     for format in formats {
         let mut buffer = bytes.to_vec();
         buffer.resize(bytes.len().max(format.layout.payload_at()), 0);
-        let head = Message::read(&buffer).unwrap_or_default();
+        let head = MessageHead::read(&buffer).unwrap_or_default();
         let controls = &buffer[format.layout.control_at()..format.layout.payload_at()];
         let controls = &controls[..controls.len().min(head.control_len as usize)];
         let has_descriptors = |control| matches!(control, Control::Descriptors(_));

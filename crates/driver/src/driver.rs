@@ -85,8 +85,8 @@ impl Driver {
     /// Makes a file call off the loop: on the ring if it has the operation, otherwise on a worker
     /// thread. A call that may hang runs on a separate thread.
     ///
-    /// `in_flight` is the number of file calls in flight, including this one. The more there are, the
-    /// more [`Early`](FileStart::Early) calls are submitted together.
+    /// `in_flight` is the number of file calls in flight, including this one. The more there are,
+    /// the more [`Early`](FileStart::Early) calls are submitted together.
     ///
     /// # Safety
     /// Until the terminal event has been taken, memory that the call refers to must stay valid,
@@ -289,8 +289,8 @@ impl Driver {
     }
 
     /// Returns the pool that datagrams are received into, once it exists. Operations of
-    /// [`Kind::RecvDatagram`](crate::Kind::RecvDatagram) receive into its buffers; all others use
-    /// [`pool`](Self::pool).
+    /// [`OpKind::RecvDatagram`](crate::OpKind::RecvDatagram) receive into its buffers; all others
+    /// use [`pool`](Self::pool).
     #[inline]
     pub fn datagram_pool(&self) -> Option<&Rc<Pool>> {
         self.common().datagrams.as_ref()

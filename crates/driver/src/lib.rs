@@ -25,7 +25,7 @@ pub use epoll::Epoll;
 pub use event::Event;
 pub use op::{FileStart, MemoryOp, Op};
 pub use pool::{Pool, PoolMemory, PoolSize, ReceiveBudget};
-pub use slots::{Kind, Slab, SlotId, Token};
+pub use slots::{OpKind, Slab, SlotId, Token};
 pub use uring::{Uring, UringConfig};
 pub use wait::Wait;
 pub use workers::NO_THREAD;

@@ -77,8 +77,8 @@ pub enum MemoryOp {
     /// Receives messages until it ends, each into a buffer of the pool of its token's kind. A
     /// `struct msghdr`, which must outlive the submission, gives the space for the name and the
     /// control messages; it has no vectors. A filled buffer has the layout of
-    /// [`annulus_kernel::Layout`], and the event's value counts from the start of the buffer, so it
-    /// is never zero. An empty message may end the operation.
+    /// [`annulus_kernel::MessageLayout`], and the event's value counts from the start of the
+    /// buffer, so it is never zero. An empty message may end the operation.
     RecvMessages {
         /// The socket.
         fd: Fd,

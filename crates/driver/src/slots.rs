@@ -9,7 +9,7 @@ use std::fmt;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 #[allow(missing_docs)]
-pub enum Kind {
+pub enum OpKind {
     Ignored = 0,
     Accept = 1,
     Recv = 2,
@@ -31,7 +31,7 @@ pub enum Kind {
     AcceptReady = 13,
 }
 
-impl Kind {
+impl OpKind {
     pub(crate) const ALL: [Self; 14] = [
         Self::Ignored,
         Self::Accept,
@@ -67,7 +67,7 @@ impl Token {
 
     /// Creates a token; the generation is truncated to 24 bits.
     #[inline]
-    pub fn new(kind: Kind, generation: u32, slot: u32) -> Self {
+    pub fn new(kind: OpKind, generation: u32, slot: u32) -> Self {
         let generation = generation & (Self::GENERATIONS - 1);
         Self(u64::from(kind as u8) << 56 | u64::from(generation) << 32 | u64::from(slot))
     }
@@ -81,13 +81,13 @@ impl Token {
     /// Returns the token with the given `user_data`, or `None` if its kind does not exist.
     #[inline]
     pub fn from_bits(bits: u64) -> Option<Self> {
-        (((bits >> 56) as usize) < Kind::ALL.len()).then_some(Self(bits))
+        (((bits >> 56) as usize) < OpKind::ALL.len()).then_some(Self(bits))
     }
 
     /// Returns the kind of the operation, which determines the table that the slot belongs to.
     #[inline]
-    pub const fn kind(self) -> Kind {
-        Kind::ALL[(self.0 >> 56) as usize]
+    pub const fn kind(self) -> OpKind {
+        OpKind::ALL[(self.0 >> 56) as usize]
     }
 
     /// Returns the slot's index and generation.
@@ -117,7 +117,7 @@ pub struct SlotId {
 impl SlotId {
     /// Returns the token of an operation of this slot. At most one of each kind is in flight.
     #[inline]
-    pub fn token(self, kind: Kind) -> Token {
+    pub fn token(self, kind: OpKind) -> Token {
         Token::new(kind, self.generation, self.index)
     }
 }
@@ -377,7 +377,7 @@ mod tests {
 
     #[test]
     fn a_token_returns_its_parts() {
-        for kind in Kind::ALL {
+        for kind in OpKind::ALL {
             for generation in [0, 1, Token::GENERATIONS - 1] {
                 for slot in [0, 1, u32::MAX] {
                     let token = Token::new(kind, generation, slot);
@@ -393,7 +393,7 @@ mod tests {
 
     #[test]
     fn generations_wrap_and_unknown_kinds_are_refused() {
-        assert_eq!(Token::new(Kind::Send, Token::GENERATIONS, 3), Token::new(Kind::Send, 0, 3));
+        assert_eq!(Token::new(OpKind::Send, Token::GENERATIONS, 3), Token::new(OpKind::Send, 0, 3));
         assert_eq!(Token::from_bits(u64::MAX), None);
     }
 }

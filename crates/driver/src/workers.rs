@@ -257,13 +257,13 @@ fn fd_of(eventfd: &EventFd) -> Fd {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::slots::Kind;
+    use crate::slots::OpKind;
     use annulus_kernel::file::FileCall;
     use rustix::event::{PollFd, PollFlags, poll};
     use rustix::fs::FlockOperation;
 
     pub(super) fn token(slot: u32) -> Token {
-        Token::new(Kind::File, 1, slot)
+        Token::new(OpKind::File, 1, slot)
     }
 
     /// Submits a call that uses memory and descriptors of the test.

@@ -3,7 +3,7 @@
 
 mod common;
 
-use annulus_driver::{Kind, Op, Wait};
+use annulus_driver::{Op, OpKind, Wait};
 use annulus_kernel::Fd;
 use common::{Rig, now, owned, pair, pattern, write};
 use rustix::event::{EventfdFlags, eventfd};
@@ -22,8 +22,8 @@ fn a_flood_does_not_delay_other_descriptors() {
     let mut rig = Rig::epoll();
     let (loud, mut flood) = pair();
     let (quiet, mut peer) = pair();
-    let flooding = rig.start(Kind::Recv, Op::RecvMulti { fd: loud, limit: 0 });
-    let waiting = rig.start(Kind::Recv, Op::RecvMulti { fd: quiet, limit: 0 });
+    let flooding = rig.start(OpKind::Recv, Op::RecvMulti { fd: loud, limit: 0 });
+    let waiting = rig.start(OpKind::Recv, Op::RecvMulti { fd: quiet, limit: 0 });
     rig.expect_silence();
     // More than one turn's share is available at once.
     write(&mut flood, &pattern(300_000));
@@ -52,8 +52,8 @@ fn a_flood_does_not_delay_other_descriptors() {
 fn a_second_operation_in_a_direction_fails_with_busy() {
     let mut rig = Rig::epoll();
     let (fd, mut peer) = pair();
-    let first = rig.start(Kind::Recv, Op::RecvPooled { fd });
-    let second = rig.start(Kind::Recv, Op::RecvPooled { fd });
+    let first = rig.start(OpKind::Recv, Op::RecvPooled { fd });
+    let second = rig.start(OpKind::Recv, Op::RecvPooled { fd });
     let event = rig.event(second);
     assert_eq!((event.result, event.more), (Err(Errno::BUSY), false));
     write(&mut peer, b"for the first");
@@ -77,7 +77,7 @@ fn a_reused_number_is_another_descriptor() {
     let mut rig = Rig::epoll();
     for round in 0..5u8 {
         let (fd, mut peer) = connection_with_number(500);
-        let token = rig.start(Kind::Recv, Op::RecvMulti { fd, limit: 0 });
+        let token = rig.start(OpKind::Recv, Op::RecvMulti { fd, limit: 0 });
         rig.expect_silence();
         write(&mut peer, &[round]);
         let event = rig.event(token);
@@ -103,7 +103,7 @@ fn a_released_descriptor_can_be_used_elsewhere() {
     // SAFETY: both drivers have released it, and this is the only close.
     drop(unsafe { OwnedFd::from_raw_fd(fd.raw()) });
     let (next, mut peer) = connection_with_number(600);
-    let token = rig.start(Kind::Recv, Op::RecvMulti { fd: next, limit: 0 });
+    let token = rig.start(OpKind::Recv, Op::RecvMulti { fd: next, limit: 0 });
     rig.expect_silence();
     write(&mut peer, b"three");
     let event = rig.event(token);
@@ -115,14 +115,14 @@ fn a_polled_descriptor_can_be_closed_after_its_release() {
     let mut rig = Rig::epoll();
     let first = eventfd(0, EventfdFlags::NONBLOCK).unwrap();
     let eventfd = rustix::io::fcntl_dupfd_cloexec(first, 700).unwrap();
-    let token = rig.start(Kind::Poll, Op::Readable { fd: owned(eventfd.as_raw_fd()) });
+    let token = rig.start(OpKind::Poll, Op::Readable { fd: owned(eventfd.as_raw_fd()) });
     rig.expect_silence();
     rig.cancel(token);
     rig.driver.release(owned(eventfd.as_raw_fd()));
     drop(eventfd);
     assert_eq!(rig.event(token).result, Err(Errno::CANCELED));
     let (fd, mut peer) = connection_with_number(700);
-    let token = rig.start(Kind::Recv, Op::RecvMulti { fd, limit: 0 });
+    let token = rig.start(OpKind::Recv, Op::RecvMulti { fd, limit: 0 });
     rig.expect_silence();
     write(&mut peer, b"still read");
     let event = rig.event(token);

@@ -4,10 +4,10 @@
 
 mod common;
 
-use annulus_driver::{Event, Kind, MemoryOp, Op, PoolSize, Wait};
+use annulus_driver::{Event, MemoryOp, Op, OpKind, PoolSize, Wait};
 use annulus_kernel::{
-    Address, Control, ControlWriter, Controls, Direction, Fd, IoVec, Kernel, Layout, Linux,
-    Message, MsgHeader, SocketOption, SocketType,
+    Address, Control, ControlWriter, Controls, Direction, Fd, IoVec, Kernel, Linux, MessageHead,
+    MessageLayout, MsgHeader, SocketOption, SocketType,
 };
 use annulus_skip::skip;
 use common::{Rig, on_each_driver, own_address, owned};
@@ -17,7 +17,7 @@ use std::os::fd::IntoRawFd;
 use std::ptr;
 
 const DATAGRAM_POOL: PoolSize = PoolSize { buffer: 8192, count: 8 };
-const LAYOUT: Layout = Layout { name: 32, control: 80 };
+const LAYOUT: MessageLayout = MessageLayout { name: 32, control: 80 };
 
 /// The header for receiving several messages.
 const HEADER: &MsgHeader =
@@ -25,7 +25,7 @@ const HEADER: &MsgHeader =
 
 /// A datagram with its sender and control messages.
 struct ReceivedDatagram {
-    head: Message,
+    head: MessageHead,
     from: Address,
     controls: Vec<u8>,
     payload: Vec<u8>,
@@ -34,7 +34,7 @@ struct ReceivedDatagram {
 fn open(rig: &mut Rig, fd: Fd) -> annulus_driver::Token {
     rig.driver.open_datagram_pool(DATAGRAM_POOL).unwrap();
     rig.start_memory(
-        Kind::RecvDatagram,
+        OpKind::RecvDatagram,
         MemoryOp::RecvMessages { fd, header: ptr::from_ref(HEADER).cast() },
     )
 }
@@ -45,11 +45,11 @@ fn take(rig: &mut Rig, event: Event) -> ReceivedDatagram {
     let pool = rig.driver.datagram_pool().expect("the datagram pool is missing");
     // SAFETY: the buffer is lent to this test, and the driver has filled `len` bytes of it.
     let bytes = unsafe { std::slice::from_raw_parts(pool.address(id), len) };
-    let head = Message::read(bytes).unwrap();
+    let head = MessageHead::read(bytes).unwrap();
     let controls = &bytes[LAYOUT.control_at()..][..head.control_len as usize];
     let datagram = ReceivedDatagram {
         head,
-        from: Address::from_bytes(&bytes[Layout::HEAD..][..head.name_len as usize]),
+        from: Address::from_bytes(&bytes[MessageLayout::HEAD..][..head.name_len as usize]),
         controls: controls.to_vec(),
         payload: bytes[LAYOUT.payload_at()..].to_vec(),
     };
@@ -128,12 +128,12 @@ fn an_unreachable_peer_is_reported_once() {
         drop(peer);
         let token = open(rig, fd);
         let outgoing = Outgoing::new(b"hello?!?", None);
-        let send = rig.start_memory(Kind::SendDatagram, outgoing.now(fd));
+        let send = rig.start_memory(OpKind::SendDatagram, outgoing.now(fd));
         let event = rig.event(token);
         assert_eq!((event.result, event.more), (Err(Errno::CONNREFUSED), false));
         let again = UdpSocket::bind(gone).unwrap();
         let token = open(rig, fd);
-        rig.start_memory(Kind::SendDatagram, outgoing.now(fd));
+        rig.start_memory(OpKind::SendDatagram, outgoing.now(fd));
         rig.turn(Wait::No);
         let mut got = [0; 16];
         assert_eq!(again.recv_from(&mut got).unwrap().0, 8);
@@ -190,7 +190,7 @@ fn segments_arrive_as_datagrams() {
         let (fd, peer) = socket();
         let to = Some(Address::from(peer.local_addr().unwrap()));
         let outgoing = Outgoing::to(b"one.two.end", Some(4), to);
-        rig.start_memory(Kind::SendDatagram, outgoing.now(fd));
+        rig.start_memory(OpKind::SendDatagram, outgoing.now(fd));
         rig.expect_silence();
         let mut got = [0; 16];
         for wanted in [&b"one."[..], b"two.", b"end"] {
@@ -218,7 +218,7 @@ fn bytes_are_sent_to_an_address_or_the_peer_without_a_header() {
         let mut got = [0; 16];
         for (bytes, to) in [(&b"address"[..], address), (b"", address), (b"peer", none)] {
             if to.is_empty() {
-                let token = rig.start_memory(Kind::SendDatagram, send(bytes, none));
+                let token = rig.start_memory(OpKind::SendDatagram, send(bytes, none));
                 assert_eq!(
                     rig.event(token).result,
                     Err(Errno::DESTADDRREQ),
@@ -226,12 +226,12 @@ fn bytes_are_sent_to_an_address_or_the_peer_without_a_header() {
                 );
                 Linux.connect(fd, &Address::from(peer.local_addr().unwrap())).unwrap();
             }
-            rig.start_memory(Kind::SendDatagram, send(bytes, to));
+            rig.start_memory(OpKind::SendDatagram, send(bytes, to));
             rig.expect_silence();
             let len = peer.recv(&mut got).unwrap();
             assert_eq!(&got[..len], bytes);
         }
-        let token = rig.start_memory(Kind::SendDatagram, send(&[0; 70_000], none));
+        let token = rig.start_memory(OpKind::SendDatagram, send(&[0; 70_000], none));
         assert_eq!(rig.event(token).result, Err(Errno::MSGSIZE));
         rig.close(fd);
     });
@@ -244,7 +244,7 @@ fn a_socket_is_reported_writable() {
         let (fd, peer) = (owned(fd), owned(peer));
         let outgoing = Outgoing::new(b"datagram", None);
         let mut filled = 0;
-        while rig.start_memory(Kind::SendDatagram, outgoing.now(fd)).slot() > 0 {
+        while rig.start_memory(OpKind::SendDatagram, outgoing.now(fd)).slot() > 0 {
             match rig.turn(Wait::No).as_slice() {
                 [] => filled += 1,
                 [event] => {
@@ -254,7 +254,7 @@ fn a_socket_is_reported_writable() {
                 more => panic!("one send has several events: {more:?}"),
             }
         }
-        let writable = rig.start(Kind::DatagramWritable, Op::WritableOnce { fd });
+        let writable = rig.start(OpKind::DatagramWritable, Op::WritableOnce { fd });
         rig.expect_silence();
         let mut got = [0; 16];
         for _ in 0..filled {
@@ -262,10 +262,10 @@ fn a_socket_is_reported_writable() {
         }
         let event = rig.event(writable);
         assert!(event.result.is_ok() && !event.more, "{event:?}");
-        rig.start_memory(Kind::SendDatagram, outgoing.now(fd));
+        rig.start_memory(OpKind::SendDatagram, outgoing.now(fd));
         rig.expect_silence();
         assert_eq!(receive(peer, &mut got), b"datagram");
-        let writable = rig.start(Kind::DatagramWritable, Op::WritableOnce { fd });
+        let writable = rig.start(OpKind::DatagramWritable, Op::WritableOnce { fd });
         assert!(rig.event(writable).result.is_ok(), "the socket was not reported writable");
         rig.close(fd);
         Linux.close(peer);

@@ -3,7 +3,7 @@
 
 mod common;
 
-use annulus_driver::{Kind, MemoryOp, Op, Wait};
+use annulus_driver::{MemoryOp, Op, OpKind, Wait};
 use annulus_kernel::{Address, Fd, IoVec, MsgHeader};
 use common::{POOL, fill, on_each_driver, own_address, owned, pair, pattern, read_later, write};
 use rustix::event::{EventfdFlags, eventfd};
@@ -56,18 +56,18 @@ fn part(bytes: &[u8]) -> IoVec {
 fn connects_and_accepts() {
     on_each_driver(|rig| {
         let (listener, address) = listener();
-        let accept = rig.start(Kind::Accept, Op::AcceptMulti { fd: listener });
+        let accept = rig.start(OpKind::Accept, Op::AcceptMulti { fd: listener });
         let address = Address::from(address);
         for _ in 0..3 {
             let ours = socket();
-            let token = rig.start_memory(Kind::Connect, connect(ours, &address));
+            let token = rig.start_memory(OpKind::Connect, connect(ours, &address));
             let connected = rig.event(token);
             assert_eq!((connected.result, connected.more), (Ok(0), false));
             let accepted = rig.event(accept);
             assert!(accepted.more, "a multishot accept ended after one connection");
             let remote = owned(accepted.result.unwrap() as RawFd);
             let send = MemoryOp::SendNow { fd: ours, buffer: b"hello".as_ptr(), len: 5 };
-            rig.start_memory(Kind::Send, send);
+            rig.start_memory(OpKind::Send, send);
             assert_eq!(rig.receive(remote, 5), b"hello");
             rig.close(ours);
             rig.close(remote);
@@ -85,7 +85,7 @@ fn a_single_accept_has_one_event() {
         let (listener, address) = listener();
         let _clients = [TcpStream::connect(address).unwrap(), TcpStream::connect(address).unwrap()];
         for _ in 0..2 {
-            let token = rig.start(Kind::Accept, Op::Accept { fd: listener });
+            let token = rig.start(OpKind::Accept, Op::Accept { fd: listener });
             let event = rig.event(token);
             assert!(!event.more);
             rig.close(owned(event.result.unwrap() as RawFd));
@@ -100,11 +100,11 @@ fn an_accepted_connection_is_not_reported_again() {
     on_each_driver(|rig| {
         let (listener, address) = listener();
         let _first = TcpStream::connect(address).unwrap();
-        let ready = rig.start(Kind::AcceptReady, Op::ReadableOnce { fd: listener });
+        let ready = rig.start(OpKind::AcceptReady, Op::ReadableOnce { fd: listener });
         assert_eq!(rig.event(ready).result, Ok(1));
-        let accept = rig.start(Kind::Accept, Op::Accept { fd: listener });
+        let accept = rig.start(OpKind::Accept, Op::Accept { fd: listener });
         let fd = owned(rig.event(accept).result.unwrap() as RawFd);
-        let ready = rig.start(Kind::AcceptReady, Op::ReadableOnce { fd: listener });
+        let ready = rig.start(OpKind::AcceptReady, Op::ReadableOnce { fd: listener });
         rig.expect_silence();
         let _second = TcpStream::connect(address).unwrap();
         assert_eq!(rig.event(ready).result, Ok(1));
@@ -120,7 +120,7 @@ fn a_refused_connect_fails() {
         rig.close(listener);
         rig.expect_silence();
         let (fd, address) = (socket(), Address::from(address));
-        let token = rig.start_memory(Kind::Connect, connect(fd, &address));
+        let token = rig.start_memory(OpKind::Connect, connect(fd, &address));
         let event = rig.event(token);
         assert_eq!((event.result, event.more), (Err(Errno::CONNREFUSED), false));
         rig.close(fd);
@@ -131,7 +131,7 @@ fn a_refused_connect_fails() {
 fn a_multishot_receive_continues_until_the_end() {
     on_each_driver(|rig| {
         let (fd, mut peer) = pair();
-        let token = rig.start(Kind::Recv, Op::RecvMulti { fd, limit: 0 });
+        let token = rig.start(OpKind::Recv, Op::RecvMulti { fd, limit: 0 });
         for text in ["first", "second", "third"] {
             write(&mut peer, text.as_bytes());
             let event = rig.event(token);
@@ -152,13 +152,13 @@ fn data_and_end_that_arrive_together_are_both_reported() {
         let (fd, mut peer) = pair();
         write(&mut peer, b"last words");
         peer.shutdown(Shutdown::Write).unwrap();
-        let token = rig.start(Kind::Recv, Op::RecvMulti { fd, limit: 0 });
+        let token = rig.start(OpKind::Recv, Op::RecvMulti { fd, limit: 0 });
         let event = rig.event(token);
         assert_eq!(rig.take(event), b"last words");
         assert_eq!(rig.event(token).result, Ok(0));
         // The other direction is still open.
         let send = MemoryOp::SendNow { fd, buffer: b"answer".as_ptr(), len: 6 };
-        rig.start_memory(Kind::Send, send);
+        rig.start_memory(OpKind::Send, send);
         rig.expect_silence();
         rig.close(fd);
         rig.expect_silence();
@@ -181,7 +181,7 @@ fn a_limit_ends_a_receive_and_the_next_gets_the_rest() {
         // The receive that reaches the limit is the last one. It may exceed the limit, but by
         // itself returns no more bytes than the limit.
         for limit in [POOL.buffer + 1, 1, 2 * POOL.buffer, 7] {
-            let token = rig.start(Kind::Recv, Op::RecvMulti { fd, limit });
+            let token = rig.start(OpKind::Recv, Op::RecvMulti { fd, limit });
             let (before, mut more) = (got.len(), true);
             while more {
                 let event = rig.event(token);
@@ -202,7 +202,7 @@ fn an_empty_pool_ends_a_receive_and_loses_nothing() {
         let (fd, mut peer) = pair();
         let sent = pattern(3 * POOL.buffer as usize * POOL.count as usize / 2);
         write(&mut peer, &sent);
-        let token = rig.start(Kind::Recv, Op::RecvMulti { fd, limit: 0 });
+        let token = rig.start(OpKind::Recv, Op::RecvMulti { fd, limit: 0 });
         let mut lent = Vec::new();
         let last = loop {
             let event = rig.event(token);
@@ -233,7 +233,7 @@ fn a_receive_fills_memory_of_the_submitter() {
         let mut memory = [0u8; 8];
         for expected in [&b"01234567"[..], b"89"] {
             let (buffer, len) = (memory.as_mut_ptr(), memory.len() as u32);
-            let token = rig.start_memory(Kind::Recv, MemoryOp::Recv { fd, buffer, len });
+            let token = rig.start_memory(OpKind::Recv, MemoryOp::Recv { fd, buffer, len });
             let event = rig.event(token);
             assert_eq!((event.more, event.buffer), (false, None));
             assert_eq!(&memory[..event.result.unwrap() as usize], expected);
@@ -246,7 +246,7 @@ fn a_receive_fills_memory_of_the_submitter() {
 fn a_reset_is_an_error() {
     on_each_driver(|rig| {
         let (fd, peer) = pair();
-        let token = rig.start(Kind::Recv, Op::RecvMulti { fd, limit: 0 });
+        let token = rig.start(OpKind::Recv, Op::RecvMulti { fd, limit: 0 });
         rig.expect_silence();
         sockopt::set_socket_linger(&peer, Some(Duration::ZERO)).unwrap();
         drop(peer);
@@ -260,7 +260,7 @@ fn a_reset_is_an_error() {
 fn urgent_data_does_not_hide_the_bytes_after_it() {
     on_each_driver(|rig| {
         let (fd, mut peer) = pair();
-        let token = rig.start(Kind::Recv, Op::RecvMulti { fd, limit: 0 });
+        let token = rig.start(OpKind::Recv, Op::RecvMulti { fd, limit: 0 });
         write(&mut peer, b"ab");
         rustix::net::send(&peer, b"!", SendFlags::OOB).unwrap();
         write(&mut peer, b"cd");
@@ -282,7 +282,7 @@ fn a_send_of_all_bytes_has_no_event() {
         let (fd, peer) = pair();
         let (bytes, before) = (pattern(1000), rig.driver.counters().sqes);
         let (buffer, len) = (bytes.as_ptr(), bytes.len() as u32);
-        rig.start_memory(Kind::Send, MemoryOp::SendNow { fd, buffer, len });
+        rig.start_memory(OpKind::Send, MemoryOp::SendNow { fd, buffer, len });
         rig.expect_silence();
         assert_eq!(rig.driver.counters().sqes, before + 1);
         assert!(read_later(peer, 1000).join().unwrap() == bytes);
@@ -297,7 +297,7 @@ fn a_send_without_space_reports_it_and_a_waiting_send_continues() {
         let bytes = pattern(4 << 20);
         let sent = fill(rig, fd, &bytes);
         let (buffer, rest) = (bytes[sent..].as_ptr(), 2 << 20);
-        let token = rig.start_memory(Kind::Send, MemoryOp::Send { fd, buffer, len: rest });
+        let token = rig.start_memory(OpKind::Send, MemoryOp::Send { fd, buffer, len: rest });
         rig.expect_silence();
         let reader = read_later(peer, sent + rest as usize);
         let event = rig.event(token);
@@ -316,7 +316,7 @@ fn vectors_are_sent_in_order_and_need_outlive_only_the_submission() {
         let parts = [part(one), part(&two[..7])];
         let now = header(&parts);
         rig.start_memory(
-            Kind::Send,
+            OpKind::Send,
             MemoryOp::SendVectorNow { fd, header: (&raw const now).cast() },
         );
         rig.expect_silence();
@@ -326,7 +326,7 @@ fn vectors_are_sent_in_order_and_need_outlive_only_the_submission() {
             vec![part(&rest[..1]), part(&rest[1..1 << 20]), part(&rest[1 << 20..2 << 20])];
         let mut waiting = header(&parts);
         let op = MemoryOp::SendVector { fd, header: (&raw const waiting).cast() };
-        let token = rig.start_memory(Kind::Send, op);
+        let token = rig.start_memory(OpKind::Send, op);
         rig.expect_silence();
         parts.fill(part(b"overwritten"));
         waiting.vector_count = 0;
@@ -346,14 +346,14 @@ fn a_waiting_send_fails_when_the_peer_resets() {
         let bytes = pattern(4 << 20);
         let sent = fill(rig, fd, &bytes);
         let op = MemoryOp::Send { fd, buffer: bytes[sent..].as_ptr(), len: 1 << 20 };
-        let token = rig.start_memory(Kind::Send, op);
+        let token = rig.start_memory(OpKind::Send, op);
         rig.expect_silence();
         sockopt::set_socket_linger(&peer, Some(Duration::ZERO)).unwrap();
         drop(peer);
         let mut event = rig.event(token);
         if event.result.is_ok() {
             // If some bytes were sent meanwhile, their count comes first.
-            let token = rig.start_memory(Kind::Send, op);
+            let token = rig.start_memory(OpKind::Send, op);
             event = rig.event(token);
         }
         assert!(matches!(event.result, Err(Errno::CONNRESET | Errno::PIPE)), "{event:?}");
@@ -379,13 +379,13 @@ fn a_cancelled_operation_has_one_event_and_the_cancel_has_none() {
         let sent = fill(rig, fd, &bytes);
         let send = MemoryOp::Send { fd, buffer: bytes[sent..].as_ptr(), len: 1 << 20 };
         let operations = [
-            (Kind::Recv, Any::Plain(Op::RecvMulti { fd, limit: 0 })),
-            (Kind::Recv, Any::Plain(Op::RecvPooled { fd })),
-            (Kind::Recv, Any::Memory(MemoryOp::Recv { fd, buffer, len })),
-            (Kind::Send, Any::Memory(send)),
-            (Kind::Accept, Any::Plain(Op::AcceptMulti { fd: listener })),
-            (Kind::Accept, Any::Plain(Op::Accept { fd: listener })),
-            (Kind::Poll, Any::Plain(Op::Readable { fd: owned(counter.as_raw_fd()) })),
+            (OpKind::Recv, Any::Plain(Op::RecvMulti { fd, limit: 0 })),
+            (OpKind::Recv, Any::Plain(Op::RecvPooled { fd })),
+            (OpKind::Recv, Any::Memory(MemoryOp::Recv { fd, buffer, len })),
+            (OpKind::Send, Any::Memory(send)),
+            (OpKind::Accept, Any::Plain(Op::AcceptMulti { fd: listener })),
+            (OpKind::Accept, Any::Plain(Op::Accept { fd: listener })),
+            (OpKind::Poll, Any::Plain(Op::Readable { fd: owned(counter.as_raw_fd()) })),
         ];
         for (kind, op) in operations {
             // The operation is cancelled before and after it has started.
@@ -398,7 +398,7 @@ fn a_cancelled_operation_has_one_event_and_the_cancel_has_none() {
                 rig.cancel(token);
                 let event = rig.event(token);
                 // If a waiting send has already sent some bytes, the result is their count.
-                let short = kind == Kind::Send && event.result.is_ok_and(|count| count < 1 << 20);
+                let short = kind == OpKind::Send && event.result.is_ok_and(|count| count < 1 << 20);
                 assert!(short || event.result == Err(Errno::CANCELED), "{op:?}: {event:?}");
                 assert!(!event.more);
                 rig.expect_silence();
@@ -416,7 +416,7 @@ fn a_cancelled_send_reports_how_much_was_sent() {
         let bytes = pattern(4 << 20);
         let sent = fill(rig, fd, &bytes);
         let op = MemoryOp::Send { fd, buffer: bytes[sent..].as_ptr(), len: 2 << 20 };
-        let token = rig.start_memory(Kind::Send, op);
+        let token = rig.start_memory(OpKind::Send, op);
         // More than the bytes that filled the socket: the excess comes from this send.
         let reader = read_later(peer.try_clone().unwrap(), sent + 100_000);
         while !reader.is_finished() {
@@ -448,7 +448,7 @@ fn a_connect_in_flight_can_be_cancelled() {
         let mut attempts = Vec::new();
         for _ in 0..8 {
             let fd = socket();
-            attempts.push((fd, rig.start_memory(Kind::Connect, connect(fd, &address))));
+            attempts.push((fd, rig.start_memory(OpKind::Connect, connect(fd, &address))));
         }
         let mut cancelled = 0;
         for (fd, token) in attempts {
@@ -469,10 +469,10 @@ fn a_late_cancel_does_nothing() {
     on_each_driver(|rig| {
         let (fd, mut peer) = pair();
         write(&mut peer, b"x");
-        let token = rig.start(Kind::Recv, Op::RecvPooled { fd });
+        let token = rig.start(OpKind::Recv, Op::RecvPooled { fd });
         let event = rig.event(token);
         assert_eq!(rig.take(event), b"x");
-        let next = rig.start(Kind::Recv, Op::RecvPooled { fd });
+        let next = rig.start(OpKind::Recv, Op::RecvPooled { fd });
         rig.cancel(token);
         rig.expect_silence();
         write(&mut peer, b"y");
@@ -486,7 +486,7 @@ fn a_late_cancel_does_nothing() {
 fn every_write_to_an_unread_eventfd_is_an_edge() {
     on_each_driver(|rig| {
         let counter = eventfd(0, EventfdFlags::NONBLOCK).unwrap();
-        let token = rig.start(Kind::Poll, Op::Readable { fd: owned(counter.as_raw_fd()) });
+        let token = rig.start(OpKind::Poll, Op::Readable { fd: owned(counter.as_raw_fd()) });
         rig.expect_silence();
         for _ in 0..5 {
             rustix::io::write(&counter, &1u64.to_ne_bytes()).unwrap();

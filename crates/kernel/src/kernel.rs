@@ -8,7 +8,7 @@ use crate::file::FileCall;
 use crate::message::{IoVec, MessageSlot, MsgHeader};
 use crate::option::{Credentials, DeviceName, Multicast, SocketOption};
 use crate::socket::{Domain, Shutdown, SocketType};
-use crate::uring::{EnterArg, EnterFlags, Params, Register, RingId};
+use crate::uring::{EnterArg, EnterFlags, Register, RingId, RingParams};
 use rustix::event::PollFlags;
 use rustix::io::Errno;
 use std::io::{self, IoSlice};
@@ -56,7 +56,7 @@ pub unsafe trait Kernel {
     /// # Safety
     /// The parameters must refer to no memory and no other ring (`IORING_SETUP_NO_MMAP`,
     /// `IORING_SETUP_ATTACH_WQ`).
-    unsafe fn setup(&self, entries: u32, params: &mut Params) -> io::Result<RawFd>;
+    unsafe fn setup(&self, entries: u32, params: &mut RingParams) -> io::Result<RawFd>;
 
     /// `io_uring_enter(2)`: submits and waits; returns how many entries were consumed.
     ///

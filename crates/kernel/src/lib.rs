@@ -41,12 +41,12 @@ pub use fd::Fd;
 pub use kernel::Kernel;
 pub use linux::Linux;
 pub use mapping::Mapping;
-pub use message::{IoVec, Layout, Message, MessageSlot, MsgHeader, msg};
+pub use message::{IoVec, MessageHead, MessageLayout, MessageSlot, MsgHeader, msg};
 pub use newer::may_be_refusal;
 pub use option::{Credentials, DeviceName, Ip, Multicast, OptionRow, SocketOption};
 pub use prefetch::prefetch;
 pub use resource::{Limit, Resource};
 pub use socket::{Domain, Shutdown, SocketType};
 pub use uring::{
-    CompletionOffsets, EnterArg, EnterFlags, Params, Register, RingId, SubmissionOffsets,
+    CompletionOffsets, EnterArg, EnterFlags, Register, RingId, RingParams, SubmissionOffsets,
 };

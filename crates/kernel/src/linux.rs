@@ -11,7 +11,7 @@ use crate::message::{IoVec, MessageSlot, MsgHeader};
 use crate::newer::NewerCall;
 use crate::option::{self, Credentials, DeviceName, Multicast, SocketOption};
 use crate::socket::{Domain, Shutdown, SocketType};
-use crate::uring::{EnterArg, EnterFlags, Params, Register, RingId};
+use crate::uring::{EnterArg, EnterFlags, Register, RingId, RingParams};
 use rustix::buffer::spare_capacity;
 use rustix::event::epoll::{self, CreateFlags};
 use rustix::event::{PollFd, PollFlags, poll};
@@ -170,7 +170,7 @@ impl Linux {
 
 // SAFETY: the calls are made to Linux, whose io_uring guarantees what the trait requires.
 unsafe impl Kernel for Linux {
-    unsafe fn setup(&self, entries: u32, params: &mut Params) -> io::Result<RawFd> {
+    unsafe fn setup(&self, entries: u32, params: &mut RingParams) -> io::Result<RawFd> {
         // SAFETY: the call writes only to the structure, which has the layout of `struct
         // io_uring_params` (120 bytes, asserted next to it). The caller guarantees that it refers
         // to no other memory.

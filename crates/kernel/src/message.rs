@@ -71,14 +71,14 @@ pub mod msg {
 /// for the sender's address, space for control messages, payload. The spaces have the sizes given
 /// in the header of the operation, even if they are not used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Layout {
+pub struct MessageLayout {
     /// Space for the sender's address.
     pub name: usize,
     /// Space for control messages.
     pub control: usize,
 }
 
-impl Layout {
+impl MessageLayout {
     /// `struct io_uring_recvmsg_out`: four 32-bit numbers: `namelen`, `controllen`, `payloadlen`,
     /// `flags`.
     pub const HEAD: usize = 16;
@@ -98,7 +98,7 @@ impl Layout {
 
 /// `struct io_uring_recvmsg_out`: the beginning of a filled buffer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Message {
+pub struct MessageHead {
     /// Length of the sender's address; more than its space if it was truncated.
     pub name_len: u32,
     /// Bytes of control messages.
@@ -110,11 +110,11 @@ pub struct Message {
     pub flags: u32,
 }
 
-impl Message {
+impl MessageHead {
     /// Reads the head of a buffer. Returns `None` if the buffer is too short.
     #[inline]
     pub fn read(buffer: &[u8]) -> Option<Self> {
-        let head = buffer.get(..Layout::HEAD)?;
+        let head = buffer.get(..MessageLayout::HEAD)?;
         let word =
             |at: usize| u32::from_ne_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
         Some(Self {
@@ -127,9 +127,9 @@ impl Message {
 
     /// Returns the bytes of the head, as the kernel writes them.
     #[inline]
-    pub fn bytes(self) -> [u8; Layout::HEAD] {
+    pub fn bytes(self) -> [u8; MessageLayout::HEAD] {
         let words = [self.name_len, self.control_len, self.payload_len, self.flags];
-        let mut bytes = [0; Layout::HEAD];
+        let mut bytes = [0; MessageLayout::HEAD];
         bytes.copy_from_slice(words.map(u32::to_ne_bytes).as_flattened());
         bytes
     }
@@ -147,9 +147,9 @@ mod tests {
 
     #[test]
     fn a_head_is_read_as_written() {
-        let head = Message { name_len: 16, control_len: 24, payload_len: 65_507, flags: 0x20 };
-        assert_eq!(Message::read(&head.bytes()), Some(head));
+        let head = MessageHead { name_len: 16, control_len: 24, payload_len: 65_507, flags: 0x20 };
+        assert_eq!(MessageHead::read(&head.bytes()), Some(head));
         assert!(head.is_cut());
-        assert_eq!(Message::read(&head.bytes()[1..]), None);
+        assert_eq!(MessageHead::read(&head.bytes()[1..]), None);
     }
 }

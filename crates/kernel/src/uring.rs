@@ -92,7 +92,7 @@ pub struct CompletionOffsets {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 #[allow(missing_docs)]
-pub struct Params {
+pub struct RingParams {
     pub sq_entries: u32,
     pub cq_entries: u32,
     pub flags: u32,
@@ -105,4 +105,4 @@ pub struct Params {
     pub cq_off: CompletionOffsets,
 }
 
-const _: () = assert!(size_of::<Params>() == 120);
+const _: () = assert!(size_of::<RingParams>() == 120);

@@ -7,7 +7,7 @@ use crate::memory::{RingHandle, RingMemory};
 use crate::params::{KernelFeatures, RingUpdate, SetupFlags, SqPoll};
 use crate::restrictions::restrict;
 use crate::ring::{CompletionQueue, Ring, SubmissionQueue};
-use annulus_kernel::{Fd, Kernel, Linux, Params, Register, RingId};
+use annulus_kernel::{Fd, Kernel, Linux, Register, RingId, RingParams};
 use std::os::fd::RawFd;
 use std::rc::Rc;
 
@@ -72,7 +72,7 @@ impl Ring {
     }
 
     /// Maps a ring that has been set up, and takes ownership of its descriptor.
-    fn open(kernel: Rc<dyn Kernel>, fd: Fd, params: &Params) -> Result<Self, SetupError> {
+    fn open(kernel: Rc<dyn Kernel>, fd: Fd, params: &RingParams) -> Result<Self, SetupError> {
         let handle = RingHandle { kernel, fd };
         let features = KernelFeatures::from_bits_retain(params.features);
         let needed = [
@@ -206,7 +206,7 @@ impl RingBuilder {
         Ok(ring)
     }
 
-    fn set_up(&self) -> Result<(Fd, Params), SetupError> {
+    fn set_up(&self) -> Result<(Fd, RingParams), SetupError> {
         let mut refusal = std::io::Error::from(rustix::io::Errno::INVAL);
         let candidates =
             if self.sq_poll.is_some() { SQPOLL_FLAG_CANDIDATES } else { FLAG_CANDIDATES };
@@ -230,11 +230,11 @@ impl RingBuilder {
         })
     }
 
-    fn params(&self, flags: SetupFlags) -> Params {
-        let mut params = Params {
+    fn params(&self, flags: SetupFlags) -> RingParams {
+        let mut params = RingParams {
             flags: flags.bits(),
             cq_entries: self.completions.max(self.entries),
-            ..Params::default()
+            ..RingParams::default()
         };
         if let Some(polls) = self.sq_poll {
             params.sq_thread_idle = polls.idle_millis();

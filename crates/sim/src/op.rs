@@ -7,7 +7,7 @@ use crate::net::{SendOptions, Side, SocketId};
 use crate::op_id::OpId;
 use crate::slab::Slab;
 use crate::timeline::Nanos;
-use annulus_kernel::{Address, Layout};
+use annulus_kernel::{Address, MessageLayout};
 use annulus_ring::op::poll;
 use rustix::io::Errno;
 use std::collections::{BTreeSet, VecDeque};
@@ -76,7 +76,7 @@ pub(crate) enum MetadataTarget {
     /// To the header of the receive, and the memory it refers to.
     ToHeader(MessageHeader),
     /// Into the buffer, before the payload.
-    BeforePayload(Layout),
+    BeforePayload(MessageLayout),
 }
 
 impl ReceiveOp {

@@ -11,7 +11,7 @@ use annulus_kernel::epoll::{Edge, Registration};
 use annulus_kernel::file::FileCall;
 use annulus_kernel::{
     Address, Credentials, Domain, EnterArg, EnterFlags, Fd, IoVec, Kernel, MessageSlot, MsgHeader,
-    Multicast, Params, Register, RingId, Shutdown, SocketOption, SocketType, msg,
+    Multicast, Register, RingId, RingParams, Shutdown, SocketOption, SocketType, msg,
 };
 use annulus_ring::{Entry, op};
 use rustix::event::PollFlags;
@@ -156,7 +156,7 @@ impl Sim {
 // what was submitted (see `memory`) and stay within its lengths. The number of a descriptor is
 // unique until it is closed.
 unsafe impl Kernel for Sim {
-    unsafe fn setup(&self, entries: u32, params: &mut Params) -> io::Result<RawFd> {
+    unsafe fn setup(&self, entries: u32, params: &mut RingParams) -> io::Result<RawFd> {
         self.call(|world| world.setup(entries, params))
     }
 

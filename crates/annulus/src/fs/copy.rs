@@ -9,7 +9,7 @@ use super::open::OpenOptions;
 use super::open_file::OpenFile;
 use crate::bytes::buf::IoBuf;
 use crate::file_policy::{CallKind, Class};
-use annulus_kernel::file::{CURSOR, FileCall};
+use annulus_kernel::file::{CURSOR_OFFSET, FileCall};
 use rustix::io::Errno;
 use std::io;
 use std::os::fd::RawFd;
@@ -106,7 +106,7 @@ impl File {
         done: &mut usize,
     ) -> io::Result<()> {
         cached.take_cursor_of(self)?;
-        let written = cached.write_whole(bytes, |_| CURSOR, None, done).await.0;
+        let written = cached.write_whole(bytes, |_| CURSOR_OFFSET, None, done).await.0;
         self.take_cursor_of(cached).and(written)
     }
 }

@@ -6,7 +6,7 @@ use super::transfer::{Read, Write};
 use crate::bytes::buf::{IoBuf, IoBufMut};
 use crate::errors::with_text;
 use crate::tasks::consume_budget;
-use annulus_kernel::file::CURSOR;
+use annulus_kernel::file::CURSOR_OFFSET;
 use std::io;
 
 impl File {
@@ -65,7 +65,7 @@ impl File {
     /// # Errors
     /// The errors of [`write_all_at`](Self::write_all_at).
     pub async fn write_all<B: IoBuf>(&mut self, buf: B) -> (io::Result<()>, B) {
-        self.write_whole(buf, |_| CURSOR, None, &mut 0).await
+        self.write_whole(buf, |_| CURSOR_OFFSET, None, &mut 0).await
     }
 
     /// Writes everything, and counts it in `done`. `offset` maps the number of bytes written to the

@@ -8,7 +8,7 @@ use super::open_file::{AT_EMPTY_PATH, CursorGuard, OpenFile};
 use crate::file_policy::{CallKind, Class, DeviceId, Policy};
 use crate::tasks::consume_budget;
 use crate::time::sleep;
-use annulus_kernel::file::{CURSOR, FileCall};
+use annulus_kernel::file::{CURSOR_OFFSET, FileCall};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 use std::fmt;
@@ -167,7 +167,7 @@ impl File {
             let text = format!("direct I/O needs {what} in multiples of {step}, not {value}");
             io::Error::new(io::ErrorKind::InvalidInput, text)
         };
-        let from = if offset == CURSOR { 0 } else { offset };
+        let from = if offset == CURSOR_OFFSET { 0 } else { offset };
         match (address % memory, len as u64 % step, from % step) {
             (0, 0, 0) => error,
             (0, 0, _) => wrong("offsets", offset, step),

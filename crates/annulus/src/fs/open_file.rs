@@ -18,7 +18,7 @@ use crate::slots::loop_state::{self, Recheck, RecheckQueue};
 use crate::unwind::{dispose_each, wake_each};
 use crate::waiters::{PermitQueue, WaiterId};
 use annulus_driver::{FileStart, NO_THREAD};
-use annulus_kernel::file::{CURSOR, FileCall, FileStat, PathAt};
+use annulus_kernel::file::{CURSOR_OFFSET, FileCall, FileStat, PathAt};
 use annulus_kernel::{Fd, descriptor};
 use rustix::io::Errno;
 use std::cell::{Cell, OnceCell, RefCell};
@@ -390,7 +390,7 @@ impl File {
         if let Some(cached) = cached {
             return self.write_in_task(chunk, Some(cached.try_clone()?), done).await;
         }
-        let mut args = Write { buf: chunk, done: 0, offset: CURSOR, guard: None };
+        let mut args = Write { buf: chunk, done: 0, offset: CURSOR_OFFSET, guard: None };
         let written = self.try_write(&mut args);
         let mut chunk = args.buf;
         if let Some(Ok(count)) = written {
@@ -427,7 +427,7 @@ impl File {
                     let _guard = permit;
                     file.write_through(cached, chunk, &mut count).await
                 }
-                None => file.write_whole(chunk, |_| CURSOR, permit, &mut count).await.0,
+                None => file.write_whole(chunk, |_| CURSOR_OFFSET, permit, &mut count).await.0,
             };
             if let Err(error) = written {
                 file.open.keep_error(error);

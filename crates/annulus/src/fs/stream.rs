@@ -6,7 +6,7 @@ use crate::bytes::chunk::Chunk;
 use crate::runtime::shutdown::QueuedWrite;
 use crate::runtime::spawn::spawn;
 use crate::tasks::JoinHandle;
-use annulus_kernel::file::CURSOR;
+use annulus_kernel::file::CURSOR_OFFSET;
 use std::fmt;
 use std::future::{Future, poll_fn};
 use std::io::{self, SeekFrom};
@@ -44,7 +44,7 @@ impl Unwritten {
     async fn write(self, file: File) -> Result<(), (io::Error, Self)> {
         let Self { chunk, mut done, offset } = self;
         let before = done as u64;
-        let to = |done: u64| offset.map_or(CURSOR, |offset| offset + (done - before));
+        let to = |done: u64| offset.map_or(CURSOR_OFFSET, |offset| offset + (done - before));
         let (written, chunk) = file.write_whole(chunk, to, None, &mut done).await;
         let position = if file.writes_at_offsets() { file.move_cursor(0).ok() } else { None };
         let count = done as u64 - before;
@@ -258,7 +258,7 @@ impl FileStream {
             let mut buf = mem::take(&mut self.next);
             buf.clear();
             buf.reserve(MAX_PIECE_BYTES);
-            let mut args = Read { buf, done: 0, offset: CURSOR, guard: None };
+            let mut args = Read { buf, done: 0, offset: CURSOR_OFFSET, guard: None };
             match self.file.try_read(&mut args) {
                 Some(Ok(count)) => {
                     self.add(args.buf);

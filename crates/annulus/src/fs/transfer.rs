@@ -7,7 +7,7 @@ use super::open_file::CursorGuard;
 use crate::bytes::buf::{IoBuf, IoBufMut};
 use crate::file_policy::{Class, PageCache};
 use crate::tasks::consume_budget;
-use annulus_kernel::file::{CURSOR, FileCall};
+use annulus_kernel::file::{CURSOR_OFFSET, FileCall};
 use std::io;
 use std::os::fd::RawFd;
 
@@ -125,7 +125,7 @@ impl File {
 
     /// Like [`read`](Self::read), but through a shared reference.
     pub(crate) async fn read_once<B: IoBufMut>(&self, buf: B) -> (io::Result<usize>, B) {
-        let mut args = Read { buf, done: 0, offset: CURSOR, guard: None };
+        let mut args = Read { buf, done: 0, offset: CURSOR_OFFSET, guard: None };
         match self.try_read(&mut args) {
             Some(Ok(count)) => (Ok(count), args.buf),
             tried => {
@@ -140,7 +140,7 @@ impl File {
     /// # Errors
     /// The errors of [`write_at`](Self::write_at).
     pub async fn write<B: IoBuf>(&mut self, buf: B) -> (io::Result<usize>, B) {
-        self.write_once(buf, CURSOR).await
+        self.write_once(buf, CURSOR_OFFSET).await
     }
 
     async fn write_once<B: IoBuf>(&self, buf: B, offset: u64) -> (io::Result<usize>, B) {
@@ -160,7 +160,7 @@ impl File {
     /// Tries a read inline. Returns `None` if it must be made off the loop.
     #[inline]
     pub(crate) fn try_read<B: IoBufMut>(&self, args: &mut Read<B>) -> Option<io::Result<usize>> {
-        if args.offset == CURSOR && self.open.is_cursor_taken() {
+        if args.offset == CURSOR_OFFSET && self.open.is_cursor_taken() {
             return None;
         }
         let answer = self.read_site(args).try_inline(args)?;
@@ -176,7 +176,7 @@ impl File {
         let answer = match tried {
             Some(answer) => answer,
             None => {
-                if args.offset == CURSOR {
+                if args.offset == CURSOR_OFFSET {
                     args.guard = self.cursor_guard().await;
                 }
                 let site = self.read_site(&mut args);
@@ -198,7 +198,7 @@ impl File {
     /// Tries a write inline. Returns `None` if it must be made off the loop.
     #[inline]
     pub(crate) fn try_write<B: IoBuf>(&self, args: &mut Write<B>) -> Option<io::Result<usize>> {
-        if args.offset == CURSOR && args.guard.is_none() && self.open.is_cursor_taken() {
+        if args.offset == CURSOR_OFFSET && args.guard.is_none() && self.open.is_cursor_taken() {
             return None;
         }
         let answer = self.write_site(args).try_inline(args)?;
@@ -218,7 +218,7 @@ impl File {
         let answer = match tried {
             Some(answer) => answer,
             None => {
-                if args.offset == CURSOR && args.guard.is_none() {
+                if args.offset == CURSOR_OFFSET && args.guard.is_none() {
                     args.guard = self.cursor_guard().await;
                 }
                 let site = self.write_site(&args);
@@ -247,7 +247,7 @@ impl File {
     /// cache.
     #[inline]
     fn read_site<B: IoBufMut>(&self, args: &mut Read<B>) -> CallSite<'_> {
-        let (len, at_cursor) = (args.len(), args.offset == CURSOR);
+        let (len, at_cursor) = (args.len(), args.offset == CURSOR_OFFSET);
         let site = self.site(Class::Read, len, at_cursor);
         let predictable = len <= PageCache::MAX_PREDICTED_READ_BYTES && !at_cursor && !self.direct;
         CallSite { predictable: predictable.then_some(args.offset), ..site }
@@ -255,6 +255,6 @@ impl File {
 
     #[inline]
     fn write_site<B: IoBuf>(&self, args: &Write<B>) -> CallSite<'_> {
-        self.site(Class::Write, args.len(), args.offset == CURSOR)
+        self.site(Class::Write, args.len(), args.offset == CURSOR_OFFSET)
     }
 }

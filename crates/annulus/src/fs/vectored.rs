@@ -7,7 +7,7 @@ use super::open_file::CursorGuard;
 use crate::bytes::buf::{IoBuf, IoBufMut};
 use crate::file_policy::Class;
 use annulus_kernel::IoVec;
-use annulus_kernel::file::{CURSOR, FileCall};
+use annulus_kernel::file::{CURSOR_OFFSET, FileCall};
 use std::io;
 use std::os::fd::RawFd;
 
@@ -93,7 +93,7 @@ impl File {
         &mut self,
         bufs: Vec<B>,
     ) -> (io::Result<usize>, Vec<B>) {
-        self.read_pieces(bufs, CURSOR).await
+        self.read_pieces(bufs, CURSOR_OFFSET).await
     }
 
     /// Like [`write_at`](Self::write_at), but writes several pieces of memory in order.
@@ -117,7 +117,7 @@ impl File {
     /// The errors of [`write_vectored_at`](Self::write_vectored_at).
     pub async fn write_vectored<B: IoBuf>(&mut self, bufs: Vec<B>) -> (io::Result<usize>, Vec<B>) {
         match self.open.take_error() {
-            Ok(()) => self.make_vectored(Vectored::writing(bufs, CURSOR)).await,
+            Ok(()) => self.make_vectored(Vectored::writing(bufs, CURSOR_OFFSET)).await,
             Err(error) => (Err(error), bufs),
         }
     }
@@ -148,7 +148,7 @@ impl File {
             Err((error, bufs)) => return (Err(error), bufs),
         };
         let bytes = args.vectors.iter().map(|vector| vector.len).sum();
-        let at_cursor = args.offset == CURSOR;
+        let at_cursor = args.offset == CURSOR_OFFSET;
         let class = if args.writes { Class::Write } else { Class::Read };
         let site = self.site(class, bytes, at_cursor);
         let is_taken = at_cursor && self.open.is_cursor_taken();

@@ -5,7 +5,7 @@ use super::send_file::{send_file, send_pieces};
 use super::transfer::{Outgoing, Transfer};
 use crate::fs::File;
 use crate::io::{AsyncRecv, AsyncSend};
-use annulus_kernel::file::CURSOR;
+use annulus_kernel::file::CURSOR_OFFSET;
 use std::future::{Future, poll_fn};
 use std::io;
 use std::ops::{Bound, RangeBounds};
@@ -260,7 +260,7 @@ async fn in_order(from: &File, mut to: Sink<'_>, limit: u64) -> io::Result<u64> 
             Sink::File(to) if to.has_cursor() => {
                 to.write_detached(bytes.into(), cached.as_ref(), &mut 0).await?;
             }
-            Sink::File(to) => to.write_whole(bytes, |_| CURSOR, None, &mut 0).await.0?,
+            Sink::File(to) => to.write_whole(bytes, |_| CURSOR_OFFSET, None, &mut 0).await.0?,
             Sink::Send(to) => {
                 let mut piece = Outgoing::new(bytes);
                 poll_fn(|cx| piece.poll_send(cx, *to).1).await?;

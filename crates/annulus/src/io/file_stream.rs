@@ -5,7 +5,7 @@ use crate::bytes::chunk::Chunk;
 use crate::fs::FileStream;
 use crate::fs::stream::{MAX_PIECE_BYTES, Unwritten};
 use crate::fs::transfer::Write;
-use annulus_kernel::file::CURSOR;
+use annulus_kernel::file::CURSOR_OFFSET;
 use std::io::{self, IoSlice};
 use std::mem;
 use std::task::{Context, Poll, ready};
@@ -52,7 +52,7 @@ impl AsyncSend for FileStream {
         if queued == 0 {
             return Poll::Ready(Ok(0));
         }
-        let mut args = Write { buf, done: 0, offset: CURSOR, guard: None };
+        let mut args = Write { buf, done: 0, offset: CURSOR_OFFSET, guard: None };
         if let Some(written) = self.file.try_write(&mut args) {
             self.copy = args.buf;
             return Poll::Ready(written);
@@ -70,8 +70,12 @@ impl AsyncSend for FileStream {
         if total == 0 {
             return Poll::Ready(Ok(()));
         }
-        let mut args =
-            Write { buf: mem::replace(chunk, Chunk::EMPTY), done: 0, offset: CURSOR, guard: None };
+        let mut args = Write {
+            buf: mem::replace(chunk, Chunk::EMPTY),
+            done: 0,
+            offset: CURSOR_OFFSET,
+            guard: None,
+        };
         let tried = self.file.try_write(&mut args).unwrap_or(Ok(0));
         if matches!(tried, Ok(count) if count == total) {
             return Poll::Ready(Ok(()));

@@ -6,7 +6,7 @@ use crate::slots::Waits;
 use crate::slots::find_or_late;
 use crate::slots::loop_state::LoopState;
 use crate::waiters::note_waker;
-use annulus_driver::{Event, Kind, Op, Slab};
+use annulus_driver::{Event, Op, OpKind, Slab};
 use rustix::io::Errno;
 use std::fmt;
 use std::future::Future;
@@ -111,7 +111,7 @@ impl Nops {
     #[inline]
     pub(crate) fn start(&mut self, state: &mut LoopState, waker: Waker) -> u32 {
         let slot = self.0.insert(NopSlot::InFlight(Some(waker)));
-        state.start(self.0.id(slot).token(Kind::Nop), Op::Nop);
+        state.start(self.0.id(slot).token(OpKind::Nop), Op::Nop);
         slot
     }
 

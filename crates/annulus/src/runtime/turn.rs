@@ -14,7 +14,7 @@ use crate::tasks::remote::Remote;
 use crate::tasks::run_queue::{Probe, Unmeasured};
 use crate::timers::TimerAction;
 use crate::unwind::wake_each;
-use annulus_driver::{Event, Kind, Wait};
+use annulus_driver::{Event, OpKind, Wait};
 use std::cell::RefMut;
 use std::future::Future;
 use std::io;
@@ -299,7 +299,7 @@ impl Inner {
     #[inline]
     fn prefetch(&self, prefetched: u32) -> u32 {
         self.state.driver.upcoming_tokens(prefetched..PREFETCH_EVENTS, |token| {
-            if matches!(token.kind(), Kind::Recv | Kind::Send) {
+            if matches!(token.kind(), OpKind::Recv | OpKind::Send) {
                 self.streams.prefetch(token);
             }
         });
@@ -310,20 +310,20 @@ impl Inner {
     fn dispatch(&mut self, event: Event) {
         let state = &mut self.state;
         match event.token.kind() {
-            Kind::Recv => self.streams.on_recv(state, event),
-            Kind::RecvReady => self.streams.on_ready(state, event),
-            Kind::Send => self.streams.on_send(state, event),
-            Kind::Accept => self.listeners.on_accept(state, event),
-            Kind::AcceptReady => self.listeners.on_accept_ready(state, event),
-            Kind::Connect => self.connects.on_event(state, event),
-            Kind::Poll => self.polls.on_event(state, event),
-            Kind::Nop => self.nops.on_event(state, event),
-            Kind::File => self.file_ops.on_event(state, event),
-            Kind::RecvDatagram => self.datagrams.on_recv(state, event),
-            Kind::SendDatagram => self.datagrams.on_sent(state, event),
-            Kind::DatagramWritable => self.datagrams.on_writable(state, event),
-            Kind::SendZeroCopy => self.streams.on_zero_copy(state, event),
-            Kind::Ignored => {}
+            OpKind::Recv => self.streams.on_recv(state, event),
+            OpKind::RecvReady => self.streams.on_ready(state, event),
+            OpKind::Send => self.streams.on_send(state, event),
+            OpKind::Accept => self.listeners.on_accept(state, event),
+            OpKind::AcceptReady => self.listeners.on_accept_ready(state, event),
+            OpKind::Connect => self.connects.on_event(state, event),
+            OpKind::Poll => self.polls.on_event(state, event),
+            OpKind::Nop => self.nops.on_event(state, event),
+            OpKind::File => self.file_ops.on_event(state, event),
+            OpKind::RecvDatagram => self.datagrams.on_recv(state, event),
+            OpKind::SendDatagram => self.datagrams.on_sent(state, event),
+            OpKind::DatagramWritable => self.datagrams.on_writable(state, event),
+            OpKind::SendZeroCopy => self.streams.on_zero_copy(state, event),
+            OpKind::Ignored => {}
         }
     }
 
@@ -384,13 +384,13 @@ impl Inner {
 #[cfg(test)]
 mod tests {
     use crate::Runtime;
-    use annulus_driver::{Event, Kind, Token};
+    use annulus_driver::{Event, OpKind, Token};
     use annulus_kernel::Fd;
     use rustix::io::Errno;
     use std::io::Write;
     use std::os::fd::IntoRawFd;
 
-    fn event(kind: Kind, generation: u32, slot: u32, result: Result<u32, Errno>) -> Event {
+    fn event(kind: OpKind, generation: u32, slot: u32, result: Result<u32, Errno>) -> Event {
         Event { token: Token::new(kind, generation, slot), result, more: false, buffer: None }
     }
 
@@ -408,20 +408,20 @@ mod tests {
         let reborn = inner.streams.add(&inner.state, (Fd::NONE, Vec::new(), None));
         assert_eq!(reborn, stream);
         for kind in [
-            Kind::Recv,
-            Kind::Send,
-            Kind::Connect,
-            Kind::Nop,
-            Kind::RecvDatagram,
-            Kind::SendDatagram,
-            Kind::DatagramWritable,
-            Kind::SendZeroCopy,
+            OpKind::Recv,
+            OpKind::Send,
+            OpKind::Connect,
+            OpKind::Nop,
+            OpKind::RecvDatagram,
+            OpKind::SendDatagram,
+            OpKind::DatagramWritable,
+            OpKind::SendZeroCopy,
         ] {
             inner.dispatch(event(kind, generation, stream, Ok(1)));
             inner.dispatch(event(kind, generation + 7, 1_000_000, Err(Errno::CANCELED)));
         }
         let accepted = ours.into_raw_fd() as u32;
-        inner.dispatch(event(Kind::Accept, 5, 99, Ok(accepted)));
+        inner.dispatch(event(OpKind::Accept, 5, 99, Ok(accepted)));
         assert_eq!(inner.state.driver.counters().late_completions, 17);
         inner.streams.slots().remove(reborn);
         drop(borrowed);

@@ -1,6 +1,6 @@
 //! The states of a receive or accept, which streams, datagram sockets and listeners share.
 
-use annulus_driver::Kind;
+use annulus_driver::OpKind;
 use rustix::io::Errno;
 use std::collections::VecDeque;
 use std::mem;
@@ -56,7 +56,7 @@ impl Arming {
 
     /// Stops the receive or accept. Returns the kind of the operation that the caller must cancel,
     /// if any. Its terminal event still arrives.
-    pub(super) fn stop(&mut self, armed: Kind, poll: Kind) -> Option<Kind> {
+    pub(super) fn stop(&mut self, armed: OpKind, poll: OpKind) -> Option<OpKind> {
         let (next, to_cancel) = match *self {
             Self::Multishot | Self::Single => (Self::Cancelling, Some(armed)),
             Self::Polling => (Self::Cancelling, Some(poll)),
@@ -112,15 +112,15 @@ impl ArmList {
 mod tests {
     use super::*;
 
-    fn stop(arming: &mut Arming) -> Option<Kind> {
-        arming.stop(Kind::Recv, Kind::RecvReady)
+    fn stop(arming: &mut Arming) -> Option<OpKind> {
+        arming.stop(OpKind::Recv, OpKind::RecvReady)
     }
 
     #[test]
     fn stopped_receive_is_cancelled_once_and_ends_at_its_terminal_event() {
         let mut arming = Arming::Multishot;
         assert!(!arming.on_event(true));
-        assert_eq!(stop(&mut arming), Some(Kind::Recv));
+        assert_eq!(stop(&mut arming), Some(OpKind::Recv));
         assert_eq!(stop(&mut arming), None, "a receive is cancelled only once");
         assert!(
             !arming.on_event(true) && !arming.is_idle(),
@@ -141,7 +141,7 @@ mod tests {
             assert_eq!((stop(&mut arming), arming), (None, after), "{before:?}");
         }
         let mut arming = Arming::Polling;
-        assert_eq!((stop(&mut arming), arming), (Some(Kind::RecvReady), Arming::Cancelling));
+        assert_eq!((stop(&mut arming), arming), (Some(OpKind::RecvReady), Arming::Cancelling));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use crate::slots::find_or_late;
 use crate::slots::loop_state::LoopState;
 use crate::timers::{Instant, TimerAction, TimerKey};
 use crate::waiters::note_waker;
-use annulus_driver::{Event, Kind, MemoryOp, Slab, SlotId};
+use annulus_driver::{Event, MemoryOp, OpKind, Slab, SlotId};
 use annulus_kernel::{Address, Fd};
 use rustix::io::Errno;
 use std::io;
@@ -51,7 +51,7 @@ impl Connects {
         let op = MemoryOp::Connect { fd, address: bytes.as_ptr(), len: bytes.len() as u32 };
         // SAFETY: the address is boxed, so it does not move, and its slot is freed only after the
         // terminal event.
-        unsafe { state.start_memory(id.token(Kind::Connect), op) };
+        unsafe { state.start_memory(id.token(OpKind::Connect), op) };
         slot
     }
 
@@ -95,7 +95,7 @@ impl Connects {
             attempt.timer = None;
             attempt.timed_out = true;
             if attempt.outcome.is_none() {
-                state.cancel(id.token(Kind::Connect));
+                state.cancel(id.token(OpKind::Connect));
             }
         }
     }
@@ -107,7 +107,7 @@ impl Connects {
         attempt.dropped = true;
         state.deferred.drops.extend(attempt.waker.take());
         if attempt.outcome.is_none() {
-            state.cancel(id.token(Kind::Connect));
+            state.cancel(id.token(OpKind::Connect));
         } else {
             let fd = self.free(state, slot);
             state.close(fd);

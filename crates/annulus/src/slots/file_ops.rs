@@ -5,7 +5,7 @@ use crate::slots::Waits;
 use crate::slots::find_or_late;
 use crate::slots::loop_state::LoopState;
 use crate::waiters::note_waker;
-use annulus_driver::{Event, FileStart, Kind, Slab, Token};
+use annulus_driver::{Event, FileStart, OpKind, Slab, Token};
 use annulus_kernel::Fd;
 use annulus_kernel::file::FileCall;
 use rustix::io::Errno;
@@ -168,7 +168,7 @@ impl FileOps {
     }
 
     fn token(&self, slot: u32) -> Token {
-        self.0.id(slot).token(Kind::File)
+        self.0.id(slot).token(OpKind::File)
     }
 }
 

@@ -22,7 +22,7 @@ use crate::slots::loop_state::LoopState;
 use crate::slots::loop_state::Recheck;
 use crate::timers::TimerAction;
 use crate::waiters::{Wait, WaiterId, Waiters};
-use annulus_driver::{Event, Kind, Op, Slab, SlotId};
+use annulus_driver::{Event, Op, OpKind, Slab, SlotId};
 use annulus_kernel::{Fd, named};
 use rustix::io::Errno;
 use std::collections::VecDeque;
@@ -282,7 +282,7 @@ impl Listener {
             false => (Arming::Multishot, Op::AcceptMulti { fd }),
         };
         self.arming = arming;
-        state.start(self.id.token(Kind::Accept), op);
+        state.start(self.id.token(OpKind::Accept), op);
     }
 
     /// Keeps a connection until it is claimed, or closes it if the listener has been dropped.
@@ -320,7 +320,7 @@ impl Listener {
     }
 
     fn stop_accept(&mut self, state: &mut LoopState) {
-        if let Some(kind) = self.arming.stop(Kind::Accept, Kind::AcceptReady) {
+        if let Some(kind) = self.arming.stop(OpKind::Accept, OpKind::AcceptReady) {
             state.cancel(self.id.token(kind));
         }
     }
@@ -386,7 +386,8 @@ impl Listener {
         }
         if !limited.is_ready {
             self.arming = Arming::Polling;
-            return state.start(self.id.token(Kind::AcceptReady), Op::ReadableOnce { fd: self.fd });
+            return state
+                .start(self.id.token(OpKind::AcceptReady), Op::ReadableOnce { fd: self.fd });
         }
         let mut task = polled.map(|cx| cx.waker().clone());
         let permit = limited.limit.take(&mut task);
@@ -399,6 +400,6 @@ impl Listener {
         };
         (limited.is_ready, limited.permit) = (false, Some(permit));
         self.arming = Arming::Single;
-        state.start(self.id.token(Kind::Accept), Op::Accept { fd: self.fd });
+        state.start(self.id.token(OpKind::Accept), Op::Accept { fd: self.fd });
     }
 }

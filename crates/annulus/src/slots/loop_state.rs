@@ -12,7 +12,7 @@ use crate::memory::{Memory, MemoryLimit};
 use crate::tasks::budget;
 use crate::timers::HostClock;
 use crate::timers::{Instant, TimerAction, TimerKey, Timers};
-use annulus_driver::{Counters, Driver, Event, FileStart, Kind, MemoryOp, Op, SlotId, Token};
+use annulus_driver::{Counters, Driver, Event, FileStart, MemoryOp, Op, OpKind, SlotId, Token};
 use annulus_kernel::file::FileCall;
 use annulus_kernel::{Fd, Linux, Shutdown, SocketOption, descriptor};
 use std::collections::BTreeSet;
@@ -254,10 +254,10 @@ impl LoopState {
         self.driver.counters().late_completions += 1;
         if let Some(id) = event.buffer {
             let pool =
-                self.driver.datagram_pool().filter(|_| event.token.kind() == Kind::RecvDatagram);
+                self.driver.datagram_pool().filter(|_| event.token.kind() == OpKind::RecvDatagram);
             pool.unwrap_or(self.driver.pool()).give_back(id);
         }
-        if let (Kind::Accept, Ok(fd)) = (event.token.kind(), event.result) {
+        if let (OpKind::Accept, Ok(fd)) = (event.token.kind(), event.result) {
             // SAFETY: the connection was accepted for this runtime, and nothing else knows the
             // descriptor.
             self.close(unsafe { Fd::from_raw(fd as i32) });

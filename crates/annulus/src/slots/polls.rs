@@ -14,7 +14,7 @@ use crate::slots::find_or_late;
 use crate::slots::loop_state::LoopState;
 use crate::timers::TimerAction;
 use crate::waiters::{Wait, Waiters};
-use annulus_driver::{Event, Kind, Op, Slab, SlotId, Token};
+use annulus_driver::{Event, Op, OpKind, Slab, SlotId, Token};
 use annulus_kernel::{Fd, named};
 use rustix::io::Errno;
 use std::io;
@@ -155,7 +155,7 @@ impl Polls {
     pub(crate) fn on_event(&mut self, state: &mut LoopState, event: Event) {
         let SlotId { index, generation } = event.token.id();
         let (slot, is_writable) = (index / 2, index % 2 == 1);
-        let event = Event { token: Token::new(Kind::Poll, generation, slot), ..event };
+        let event = Event { token: Token::new(OpKind::Poll, generation, slot), ..event };
         let Some(poll) = find_or_late(&mut self.0, state, &event) else { return };
         if event.more {
             return;
@@ -245,6 +245,6 @@ impl Polls {
     /// Returns the token of a direction. Each direction of a slot has its own.
     fn token(&self, slot: u32, interest: Interest) -> Token {
         let name = slot * 2 + u32::from(interest == Interest::Writable);
-        Token::new(Kind::Poll, self.0.id(slot).generation, name)
+        Token::new(OpKind::Poll, self.0.id(slot).generation, name)
     }
 }

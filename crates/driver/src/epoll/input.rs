@@ -4,7 +4,7 @@
 use super::{Epoll, calls};
 use crate::event::Event;
 use crate::slots::Token;
-use annulus_kernel::{Fd, Layout, MsgHeader};
+use annulus_kernel::{Fd, MessageLayout, MsgHeader};
 use rustix::event::PollFlags;
 use rustix::io::Errno;
 
@@ -22,7 +22,7 @@ pub(super) enum InputOp {
     /// does not clear its readiness.
     Readable { multi: bool },
     /// Receives messages into the pool's buffers.
-    Messages { layout: Layout },
+    Messages { layout: MessageLayout },
     /// Receives one message into the memory that the submitter's header refers to.
     Message { header: *mut MsgHeader },
 }

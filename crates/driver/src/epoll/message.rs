@@ -5,8 +5,8 @@
 use super::Epoll;
 use crate::event::Event;
 use crate::pool::Pool;
-use crate::slots::{Kind, Token};
-use annulus_kernel::{Fd, IoVec, Kernel, Layout, Message, MessageSlot, MsgHeader};
+use crate::slots::{OpKind, Token};
+use annulus_kernel::{Fd, IoVec, Kernel, MessageHead, MessageLayout, MessageSlot, MsgHeader};
 use rustix::io::Errno;
 use std::ptr;
 use std::rc::Rc;
@@ -39,7 +39,7 @@ impl MessageBatch {
     }
 
     /// Takes up to `wanted` buffers of a pool, and points the slots at them.
-    fn take_buffers(&mut self, pool: &Pool, wanted: usize, layout: Layout) {
+    fn take_buffers(&mut self, pool: &Pool, wanted: usize, layout: MessageLayout) {
         self.len = 0;
         while self.len < wanted
             && let Some((id, buffer)) = pool.lend()
@@ -50,10 +50,10 @@ impl MessageBatch {
     }
 
     /// Points a slot at a buffer.
-    fn point(&mut self, at: usize, id: u16, buffer: *mut u8, size: usize, layout: Layout) {
+    fn point(&mut self, at: usize, id: u16, buffer: *mut u8, size: usize, layout: MessageLayout) {
         assert!(layout.payload_at() <= size, "a buffer is too small for the head of a message");
         let part = |offset| buffer.wrapping_add(offset).cast_const();
-        let (name, control) = (part(Layout::HEAD), part(layout.control_at()));
+        let (name, control) = (part(MessageLayout::HEAD), part(layout.control_at()));
         let payload = part(layout.payload_at());
         self.ids[at] = id;
         self.vectors[at] = IoVec { base: payload, len: size - layout.payload_at() };
@@ -82,9 +82,9 @@ impl MessageBatch {
     }
 
     /// Returns the head of a received message, which goes at the start of its buffer.
-    fn head(&self, at: usize) -> Message {
+    fn head(&self, at: usize) -> MessageHead {
         let MessageSlot { header, len } = &self.slots[at];
-        Message {
+        MessageHead {
             name_len: header.name_len,
             control_len: header.control_len as u32,
             payload_len: *len,
@@ -98,7 +98,7 @@ impl Epoll {
     #[inline]
     pub(super) fn pool_of(&self, token: Token) -> &Rc<Pool> {
         let datagrams =
-            self.common.datagrams.as_ref().filter(|_| token.kind() == Kind::RecvDatagram);
+            self.common.datagrams.as_ref().filter(|_| token.kind() == OpKind::RecvDatagram);
         datagrams.unwrap_or(&self.common.pool)
     }
 
@@ -107,14 +107,14 @@ impl Epoll {
         &mut self,
         fd: Fd,
         token: Token,
-        layout: Layout,
+        layout: MessageLayout,
     ) -> Option<Event> {
         let several = if self.watches.get(fd).filled_batch {
             MAX_BATCH_MESSAGES
         } else {
             SMALL_BATCH_MESSAGES
         };
-        let wanted = if token.kind() == Kind::RecvDatagram { several } else { 1 };
+        let wanted = if token.kind() == OpKind::RecvDatagram { several } else { 1 };
         let mut batch = self.batch.take().unwrap_or_else(MessageBatch::new);
         batch.take_buffers(self.pool_of(token), wanted, layout);
         let taken = batch.len;
@@ -148,9 +148,9 @@ impl Epoll {
         count: usize,
         fd: Fd,
         token: Token,
-        layout: Layout,
+        layout: MessageLayout,
     ) -> Option<Event> {
-        let more = token.kind() == Kind::RecvDatagram || batch.head(0).payload_len > 0;
+        let more = token.kind() == OpKind::RecvDatagram || batch.head(0).payload_len > 0;
         if !more {
             self.watches.get(fd).input = None;
         }
@@ -160,7 +160,10 @@ impl Epoll {
             // SAFETY: the buffer is lent to this driver until its event has been taken, and begins
             // with space for the head.
             unsafe {
-                self.pool_of(token).address(id).cast::<[u8; Layout::HEAD]>().write(head.bytes())
+                self.pool_of(token)
+                    .address(id)
+                    .cast::<[u8; MessageLayout::HEAD]>()
+                    .write(head.bytes())
             };
             let filled = (layout.payload_at() + payload) as u32;
             self.pool_of(token).record_written(id, filled);

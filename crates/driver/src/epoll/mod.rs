@@ -30,10 +30,10 @@ use crate::driver_state::DriverState;
 use crate::event::Event;
 use crate::op::{MemoryOp, Op};
 use crate::pool::{Pool, PoolSize, ReceiveBudget, Trim};
-use crate::slots::{Kind, Token};
+use crate::slots::{OpKind, Token};
 use crate::wait::Wait;
 use crate::workers::{FileJob, Workers};
-use annulus_kernel::{Fd, IoVec, Kernel, Layout, MsgHeader, named};
+use annulus_kernel::{Fd, IoVec, Kernel, MessageLayout, MsgHeader, named};
 use input::InputOp;
 use message::MessageBatch;
 use output::{OutputKind, OutputTable};
@@ -200,7 +200,8 @@ impl Epoll {
                 // SAFETY: the caller guarantees that the header is a live `struct msghdr` during
                 // the submission.
                 let header = unsafe { &*header.cast::<MsgHeader>() };
-                let layout = Layout { name: header.name_len as usize, control: header.control_len };
+                let layout =
+                    MessageLayout { name: header.name_len as usize, control: header.control_len };
                 // SAFETY: the operation keeps only the layout, and the buffers belong to the pool.
                 unsafe { self.start_input(token, fd, InputOp::Messages { layout }) };
             }
@@ -259,7 +260,7 @@ impl Epoll {
     fn await_edge(&mut self, token: Token, fd: Fd) -> Result<(), Errno> {
         self.watches.set_fd(token, fd);
         let watch = self.watches.get(fd);
-        let wants_out = token.kind() != Kind::RecvDatagram;
+        let wants_out = token.kind() != OpKind::RecvDatagram;
         if !watch.registered {
             self.poller.add(fd, if wants_out { READ_WRITE_EVENTS } else { READ_EVENTS })?;
             (watch.registered, watch.has_out_edges) = (true, wants_out);
@@ -278,7 +279,7 @@ impl Epoll {
     }
 
     fn cancel(&mut self, target: Token) {
-        if let (Kind::File, Some(workers)) = (target.kind(), &self.workers) {
+        if let (OpKind::File, Some(workers)) = (target.kind(), &self.workers) {
             // A call that has started ends by itself.
             _ = workers.cancel(target);
         }
@@ -363,7 +364,7 @@ impl Epoll {
                 None => self.try_due()?,
             };
             self.common.counters.cqes += 1;
-            if event.token.kind() != Kind::Ignored {
+            if event.token.kind() != OpKind::Ignored {
                 return Some(event);
             }
             event.buffer.into_iter().for_each(|id| self.pool_of(event.token).give_back(id));

@@ -5,7 +5,7 @@
 use super::poller::READ_EVENTS;
 use super::{Epoll, calls};
 use crate::event::Event;
-use crate::slots::{Kind, Token};
+use crate::slots::{OpKind, Token};
 use annulus_kernel::{Fd, IoVec, Kernel, MsgHeader};
 use rustix::event::PollFlags;
 use rustix::io::Errno;
@@ -194,7 +194,7 @@ impl Epoll {
     pub(super) fn end_output(&mut self, fd: Fd) {
         let watch = self.watches.get(fd);
         let Some(index) = watch.output.take() else { return };
-        let of_datagrams = self.outputs.get(index).token.kind() == Kind::DatagramWritable;
+        let of_datagrams = self.outputs.get(index).token.kind() == OpKind::DatagramWritable;
         self.outputs.remove(index);
         if of_datagrams && watch.registered {
             // No send waits. If the change fails, the only cost is needless edges.

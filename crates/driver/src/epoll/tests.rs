@@ -29,7 +29,7 @@ impl Fixture {
         let (socket, _) = listener.accept().unwrap();
         let pool = PoolSize { buffer: BUFFER, count: 16 };
         let mut epoll = Epoll::new(Rc::new(Linux), pool).unwrap();
-        let (token, fd) = (Token::new(Kind::Recv, 0, 0), fd(&socket));
+        let (token, fd) = (Token::new(OpKind::Recv, 0, 0), fd(&socket));
         epoll.submit(token, Op::RecvMulti { fd, limit: 0 });
         Self { epoll, socket, peer }
     }

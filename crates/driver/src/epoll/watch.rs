@@ -1,7 +1,7 @@
 //! The state of each descriptor: its readiness, and the operations that wait for it.
 
 use super::input::InputOp;
-use crate::slots::{Kind, Token};
+use crate::slots::{OpKind, Token};
 use annulus_kernel::Fd;
 use annulus_kernel::epoll::EventFlags;
 
@@ -91,7 +91,7 @@ impl Watch {
 pub(super) struct Watches {
     table: Vec<Watch>,
     /// The descriptor of the last operation that waited, by the kind and slot of its token.
-    fds: [Vec<Fd>; Kind::ALL.len()],
+    fds: [Vec<Fd>; OpKind::ALL.len()],
 }
 
 impl Watches {

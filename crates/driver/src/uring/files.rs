@@ -199,7 +199,7 @@ impl Uring {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::slots::Kind;
+    use crate::slots::OpKind;
     use annulus_kernel::Linux;
     use annulus_kernel::file::FileCall;
     use annulus_ring::Ring;
@@ -211,7 +211,7 @@ mod tests {
         let Ok(ring) = Ring::builder().entries(8).build() else { return };
         let mut files = FileCalls::new(ring.probe().unwrap(), false, &Linux);
         let call = FileCall::Lock { fd: -1, operation: 0 };
-        let token = Token::new(Kind::File, 1, 1);
+        let token = Token::new(OpKind::File, 1, 1);
         // SAFETY: the call refers to no memory and no descriptor: it fails with EBADF.
         let job = || unsafe { FileJob::new(token, call) };
         assert!(matches!(files.submit(job(), None, &Linux), CallRoute::Worker(Some(_))));
@@ -236,7 +236,7 @@ mod tests {
             FileCall::Write { fd, buffer: b"x".as_ptr(), len: 1, offset: 0 },
         ];
         for (slot, call) in (0..).zip(calls) {
-            let token = Token::new(Kind::File, 1, slot);
+            let token = Token::new(OpKind::File, 1, slot);
             // SAFETY: the bytes are static, and the file stays open until the events of all calls
             // have been taken.
             let job = unsafe { FileJob::new(token, call) };

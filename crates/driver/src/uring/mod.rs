@@ -14,7 +14,7 @@ use crate::driver_state::DriverState;
 use crate::event::Event;
 use crate::op::{MemoryOp, Op};
 use crate::pool::{Pool, PoolSize, Trim};
-use crate::slots::{Kind, Token};
+use crate::slots::{OpKind, Token};
 use crate::wait::Wait;
 use annulus_kernel::{Kernel, Linux, named};
 use annulus_ring::{
@@ -163,7 +163,7 @@ impl Uring {
     pub(crate) fn submit(&mut self, token: Token, op: Op) {
         match op {
             Op::Close { fd } if !self.supported.close => return self.common.kernel.close(fd),
-            Op::Cancel { target } if target.kind() == Kind::File && self.files.cancel(target) => {
+            Op::Cancel { target } if target.kind() == OpKind::File && self.files.cancel(target) => {
                 return;
             }
             _ => {}
@@ -234,7 +234,8 @@ impl Uring {
     #[inline]
     fn pool_of(&self, token: Option<Token>) -> &Pool {
         let datagrams = self.common.datagrams.as_ref();
-        let datagrams = datagrams.filter(|_| token.is_some_and(|t| t.kind() == Kind::RecvDatagram));
+        let datagrams =
+            datagrams.filter(|_| token.is_some_and(|t| t.kind() == OpKind::RecvDatagram));
         datagrams.unwrap_or(&self.common.pool)
     }
 
@@ -369,7 +370,7 @@ impl Uring {
             self.pool_of(token).record_shortage();
         }
         match token {
-            Some(token) if token.kind() != Kind::Ignored => {
+            Some(token) if token.kind() != OpKind::Ignored => {
                 Some(Event { token, result, more: completion.more(), buffer })
             }
             _ => {

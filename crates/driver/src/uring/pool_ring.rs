@@ -2,7 +2,7 @@
 #![allow(unsafe_code)]
 
 use crate::pool::{Pool, PoolMemory, PoolSize, Trim};
-use crate::slots::{Kind, Token};
+use crate::slots::{OpKind, Token};
 use annulus_kernel::Kernel;
 use annulus_ring::{BufferRing, Ring, SetupError, SetupFlags};
 use std::fmt;
@@ -18,7 +18,7 @@ pub(super) const DATAGRAM_GROUP: u16 = 1;
 /// Returns the group whose buffers an operation fills.
 #[inline]
 pub(super) fn group_of(token: Token) -> u16 {
-    if token.kind() == Kind::RecvDatagram { DATAGRAM_GROUP } else { STREAM_GROUP }
+    if token.kind() == OpKind::RecvDatagram { DATAGRAM_GROUP } else { STREAM_GROUP }
 }
 
 /// A pool and its buffer ring, which share the same buffer ids.

@@ -175,12 +175,12 @@ mod tests {
     use super::super::{MAX_WORKER_THREADS, Workers};
     use super::*;
     use annulus_kernel::IoVec;
-    use annulus_kernel::file::{CURSOR, FileCall, PIPE_BUF};
+    use annulus_kernel::file::{CURSOR_OFFSET, FileCall, PIPE_BUF};
     use annulus_skip::skip;
     use std::os::fd::AsRawFd;
 
     fn read(fd: RawFd, byte: &mut u8) -> FileCall {
-        FileCall::Read { fd, buffer: byte, len: 1, offset: CURSOR, nowait: false }
+        FileCall::Read { fd, buffer: byte, len: 1, offset: CURSOR_OFFSET, nowait: false }
     }
 
     #[test]
@@ -236,7 +236,7 @@ mod tests {
         let (mut into, from) = ([0u8; 2], [7u8; 2 * PIPE_BUF as usize]);
         let vectors = [&mut into[..1], &mut []]
             .map(|part| IoVec { base: part.as_mut_ptr(), len: part.len() });
-        let (fd, offset, count) = (reader.as_raw_fd(), CURSOR, vectors.len() as u32);
+        let (fd, offset, count) = (reader.as_raw_fd(), CURSOR_OFFSET, vectors.len() as u32);
         let vectors = vectors.as_ptr();
         (0..=MAX_WORKER_THREADS as u32).for_each(|slot| {
             let read = FileCall::ReadVector { fd, vectors, count, offset, nowait: false };
@@ -261,7 +261,7 @@ mod tests {
         let (reader, writer) = rustix::pipe::pipe().unwrap();
         let bytes = vec![7u8; 1 << 20];
         let (fd, len) = (writer.as_raw_fd(), bytes.len() as u32);
-        let call = FileCall::Write { fd, buffer: bytes.as_ptr(), len, offset: CURSOR };
+        let call = FileCall::Write { fd, buffer: bytes.as_ptr(), len, offset: CURSOR_OFFSET };
         submit(&workers, 1, call);
         assert_eq!(wait_for(&workers, 1)[0].result, Ok(PIPE_BUF));
         drop(reader);

@@ -3,7 +3,8 @@
 #![allow(dead_code, reason = "each test file uses only some of it")]
 
 use annulus_driver::{
-    Driver, Epoll, Event, FileStart, Kind, MemoryOp, Op, PoolSize, Token, Uring, UringConfig, Wait,
+    Driver, Epoll, Event, FileStart, MemoryOp, Op, OpKind, PoolSize, Token, Uring, UringConfig,
+    Wait,
 };
 use annulus_kernel::file::FileCall;
 use annulus_kernel::{Fd, Kernel, Linux};
@@ -55,14 +56,14 @@ impl Rig {
     }
 
     /// Starts an operation with a new token.
-    pub(crate) fn start(&mut self, kind: Kind, op: Op) -> Token {
+    pub(crate) fn start(&mut self, kind: OpKind, op: Op) -> Token {
         let token = self.token(kind);
         self.driver.submit(token, op);
         token
     }
 
     /// Starts an operation that refers to memory, with a new token.
-    pub(crate) fn start_memory(&mut self, kind: Kind, op: MemoryOp) -> Token {
+    pub(crate) fn start_memory(&mut self, kind: OpKind, op: MemoryOp) -> Token {
         let token = self.token(kind);
         // SAFETY: each test keeps the memory that its operations refer to until their terminal
         // events, and closes its descriptors only afterwards.
@@ -82,13 +83,13 @@ impl Rig {
         start: FileStart,
         in_flight: u32,
     ) -> Token {
-        let token = self.token(Kind::File);
+        let token = self.token(OpKind::File);
         // SAFETY: the same as in `start_memory`.
         unsafe { self.driver.submit_file(token, call, start, in_flight) };
         token
     }
 
-    fn token(&mut self, kind: Kind) -> Token {
+    fn token(&mut self, kind: OpKind) -> Token {
         self.slots += 1;
         Token::new(kind, 7, self.slots)
     }
@@ -155,7 +156,7 @@ impl Rig {
     pub(crate) fn receive(&mut self, fd: Fd, len: usize) -> Vec<u8> {
         let mut got = Vec::new();
         while got.len() < len {
-            let token = self.start(Kind::Recv, Op::RecvPooled { fd });
+            let token = self.start(OpKind::Recv, Op::RecvPooled { fd });
             let event = self.event(token);
             got.extend(self.take(event));
         }
@@ -199,7 +200,7 @@ pub(crate) fn fill(rig: &mut Rig, fd: Fd, bytes: &[u8]) -> usize {
         assert!(!rest.is_empty(), "a socket took {sent} bytes that are not read");
         let len = rest.len().min(1 << 20);
         let op = MemoryOp::SendNow { fd, buffer: rest.as_ptr(), len: len as u32 };
-        let token = rig.start_memory(Kind::Send, op);
+        let token = rig.start_memory(OpKind::Send, op);
         match rig.turn(Wait::No).as_slice() {
             [] => sent += len,
             [event] => {

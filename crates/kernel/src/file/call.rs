@@ -4,7 +4,7 @@
 //! the steps.
 #![allow(unsafe_code)]
 
-use super::{CURSOR, FileStat, OpenHow, pages};
+use super::{CURSOR_OFFSET, FileStat, OpenHow, pages};
 use crate::call::last_error;
 use crate::fd::borrow;
 use crate::message::IoVec;
@@ -39,9 +39,9 @@ pub enum FileCall {
     /// entry it may, if the path is not cached: see [`OpenHow::without_waiting`].
     Open { at: PathAt, how: *const OpenHow },
     /// `pread(2)`, with `nowait` only from the page cache (`RWF_NOWAIT`). Offset
-    /// [`CURSOR`](super::CURSOR) is the file's cursor.
+    /// [`CURSOR_OFFSET`](super::CURSOR_OFFSET) is the file's cursor.
     Read { fd: RawFd, buffer: *mut u8, len: u32, offset: u64, nowait: bool },
-    /// `pwrite(2)`. Offset [`CURSOR`](super::CURSOR) is the file's cursor.
+    /// `pwrite(2)`. Offset [`CURSOR_OFFSET`](super::CURSOR_OFFSET) is the file's cursor.
     Write { fd: RawFd, buffer: *const u8, len: u32, offset: u64 },
     /// `preadv(2)`, like `Read`.
     ReadVector { fd: RawFd, vectors: *const IoVec, count: u32, offset: u64, nowait: bool },
@@ -77,7 +77,7 @@ pub enum FileCall {
     SetModeOf { fd: RawFd, mode: u32 },
     /// `fcntl(2)` with `F_SETFL`: the status flags.
     SetFlags { fd: RawFd, flags: u32 },
-    /// `copy_file_range(2)`. Offset [`CURSOR`](super::CURSOR) is the file's cursor.
+    /// `copy_file_range(2)`. Offset [`CURSOR_OFFSET`](super::CURSOR_OFFSET) is the file's cursor.
     Copy { from: RawFd, from_offset: u64, to: RawFd, to_offset: u64, len: u32 },
     /// `sendfile(2)` to a socket prepared by [`prepare`](super::pages::prepare). It does not block
     /// if the socket has no space, and raises no SIGPIPE if the peer has closed.
@@ -151,7 +151,7 @@ impl CallProperties {
         offset: u64,
         cursor: Cursor,
     ) -> Self {
-        let cursor = if offset == CURSOR { Some(cursor) } else { None };
+        let cursor = if offset == CURSOR_OFFSET { Some(cursor) } else { None };
         Self { cursor, ..Self::new(name, keeps_file_open) }
     }
 }
@@ -258,7 +258,7 @@ impl FileCall {
                     let memory =
                         slice::from_raw_parts_mut(buffer.cast::<MaybeUninit<u8>>(), len as usize);
                     let fd = borrow(fd);
-                    let (read, _) = if offset == CURSOR {
+                    let (read, _) = if offset == CURSOR_OFFSET {
                         rustix::io::read(fd, memory)?
                     } else {
                         rustix::io::pread(fd, memory, offset)?
@@ -274,7 +274,7 @@ impl FileCall {
                 }
                 Self::Write { fd, buffer, len, offset } => {
                     let bytes = slice::from_raw_parts(buffer, len as usize);
-                    if offset == CURSOR {
+                    if offset == CURSOR_OFFSET {
                         rustix::io::write(borrow(fd), bytes)
                     } else {
                         rustix::io::pwrite(borrow(fd), bytes, offset)
@@ -390,7 +390,7 @@ unsafe fn transfer(
     // SAFETY: the caller guarantees that vectors, memory and descriptor are valid.
     unsafe {
         match offset {
-            CURSOR => syscall(at_cursor, fd, vectors, count as usize),
+            CURSOR_OFFSET => syscall(at_cursor, fd, vectors, count as usize),
             // The call takes the offset as two longs; on a 64-bit system the first holds all of it.
             _ => syscall(at_offset, fd, vectors, count as usize, offset, 0usize),
         }
@@ -409,7 +409,7 @@ unsafe fn seek(fd: RawFd, offset: i64, origin: u32) -> Result<u64, Errno> {
 
 /// Returns a pointer to an offset, which the call updates; null for the cursor.
 fn offset_pointer(offset: &mut u64) -> *mut u64 {
-    if *offset == CURSOR { null_mut() } else { offset }
+    if *offset == CURSOR_OFFSET { null_mut() } else { offset }
 }
 
 /// # Safety

@@ -14,7 +14,7 @@ pub use held_path::HeldPath;
 pub use stat::{FileStat, StatTime, identity};
 
 /// The offset that selects the file's cursor. Also used for files without one, such as pipes.
-pub const CURSOR: u64 = u64::MAX;
+pub const CURSOR_OFFSET: u64 = u64::MAX;
 
 /// `struct open_how`: how to open a file.
 #[repr(C)]

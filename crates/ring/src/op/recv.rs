@@ -99,8 +99,8 @@ impl RecvMsg {
 }
 
 /// Receives many messages, each into a buffer that the kernel takes from a group (6.0).
-/// [`Message`](annulus_kernel::Message) describes the layout of a buffer. The result counts from
-/// the beginning of the buffer to the end of the payload.
+/// [`MessageHead`](annulus_kernel::MessageHead) describes the layout of a buffer. The result counts
+/// from the beginning of the buffer to the end of the payload.
 ///
 /// The kernel reads only `name_len` and `control_len` of the header, when it consumes the entry:
 /// they are the space that each buffer reserves. The header has no vectors. A message with an empty
@@ -115,7 +115,7 @@ pub struct RecvMsgMulti {
     /// The address of a [`MsgHeader`](annulus_kernel::MsgHeader).
     pub header: *const u8,
     /// [`msg`](annulus_kernel::msg) flags. With `TRUNC`,
-    /// [`Message::payload_len`](annulus_kernel::Message::payload_len) is the length before
+    /// [`MessageHead::payload_len`](annulus_kernel::MessageHead::payload_len) is the length before
     /// truncation.
     pub flags: u32,
 }

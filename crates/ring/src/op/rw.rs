@@ -2,7 +2,7 @@
 
 use crate::entry::Entry;
 use crate::opcode;
-use annulus_kernel::file::CURSOR;
+use annulus_kernel::file::CURSOR_OFFSET;
 use annulus_kernel::{Fd, IoVec};
 
 /// `RWF_*` flags.
@@ -52,7 +52,7 @@ impl Write {
     pub fn entry(self) -> Entry {
         let base = Entry::new(opcode::WRITE, self.fd);
         let (addr, len) = (self.buffer as u64, self.len);
-        Entry { addr, len, off: CURSOR, op_flags: self.flags, ..base }
+        Entry { addr, len, off: CURSOR_OFFSET, op_flags: self.flags, ..base }
     }
 }
 
@@ -76,6 +76,6 @@ impl Writev {
     pub fn entry(self) -> Entry {
         let base = Entry::new(opcode::WRITEV, self.fd);
         let (addr, len) = (self.vectors as u64, self.count);
-        Entry { addr, len, off: CURSOR, op_flags: self.flags, ..base }
+        Entry { addr, len, off: CURSOR_OFFSET, op_flags: self.flags, ..base }
     }
 }

@@ -7,7 +7,7 @@ use crate::fs::{AnchoredPath, Disk, MemoryRanges, OpenId};
 use crate::memory_range::MemoryRange;
 use crate::timeline::Nanos;
 use annulus_kernel::IoVec;
-use annulus_kernel::file::{CURSOR, FileCall, FileStat, OpenHow, PathAt};
+use annulus_kernel::file::{CURSOR_OFFSET, FileCall, FileStat, OpenHow, PathAt};
 use annulus_ring::op::rwf;
 use annulus_ring::opcode;
 use rustix::io::Errno;
@@ -159,7 +159,7 @@ impl FileRequest {
     /// Like [`read`](Self::read), for reads and writes.
     fn read_transfer(&self, disk: &Disk, find: FindOpenFile<'_>) -> Result<DiskCall, Errno> {
         use FileCall as F;
-        let offset = |at: u64| (at != CURSOR).then_some(at);
+        let offset = |at: u64| (at != CURSOR_OFFSET).then_some(at);
         Ok(match self.0 {
             F::Read { fd, buffer, len, offset: at, nowait } => {
                 DiskCall::read(disk, find(fd)?, single_range(buffer, len), offset(at), nowait)
@@ -180,7 +180,7 @@ impl FileRequest {
     /// Like [`read`](Self::read), for the other calls on descriptors.
     fn read_on_file(&self, disk: &Disk, find: FindOpenFile<'_>) -> Result<DiskCall, Errno> {
         use FileCall as F;
-        let offset = |at: u64| (at != CURSOR).then_some(at);
+        let offset = |at: u64| (at != CURSOR_OFFSET).then_some(at);
         Ok(match self.0 {
             F::Sync { fd, .. } => {
                 let duration = disk.sync_time(find(fd)?);

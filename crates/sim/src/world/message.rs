@@ -7,7 +7,7 @@ use crate::memory::MessageHeader;
 use crate::memory_range::MemoryRange;
 use crate::net::{Datagram, SocketId};
 use crate::op::{Destination, MetadataTarget, ReceiveOp};
-use annulus_kernel::{Address, Layout, Message, msg};
+use annulus_kernel::{Address, MessageHead, MessageLayout, msg};
 use rustix::io::Errno;
 
 /// The metadata of a received message.
@@ -139,18 +139,18 @@ impl World {
 /// Writes the part before the payload.
 fn write_metadata(
     memory: MemoryRange,
-    layout: Layout,
+    layout: MessageLayout,
     metadata: &MessageMetadata,
     reported: usize,
 ) {
-    let head = Message {
+    let head = MessageHead {
         name_len: metadata.name().len() as u32,
         control_len: metadata.control.len() as u32,
         payload_len: reported as u32,
         flags: metadata.flags,
     };
     memory.put(&head.bytes());
-    memory.skip(Layout::HEAD).first(layout.name).put(metadata.name());
+    memory.skip(MessageLayout::HEAD).first(layout.name).put(metadata.name());
     memory.skip(layout.control_at()).first(layout.control).put(&metadata.control);
 }
 

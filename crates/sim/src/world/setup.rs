@@ -4,7 +4,7 @@ use super::World;
 use super::ring::Ring;
 use crate::descriptors::File;
 use crate::memory::{COMPLETION_OFFSETS, Queues, RingSizes, SUBMISSION_OFFSETS};
-use annulus_kernel::Params;
+use annulus_kernel::RingParams;
 use annulus_ring::SetupFlags;
 use rustix::io::Errno;
 use std::os::fd::RawFd;
@@ -16,7 +16,7 @@ const MAX_RING_ENTRIES: u32 = 32_768;
 const CPU_COUNT: u32 = 64;
 
 impl World {
-    pub(crate) fn setup(&mut self, entries: u32, params: &mut Params) -> Result<RawFd, Errno> {
+    pub(crate) fn setup(&mut self, entries: u32, params: &mut RingParams) -> Result<RawFd, Errno> {
         if let Some(errno) = self.profile.refusal {
             return Err(errno);
         }

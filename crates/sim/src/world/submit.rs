@@ -13,7 +13,7 @@ use crate::op::{
     SendSource,
 };
 use crate::trace::TraceEvent;
-use annulus_kernel::{Domain, Layout, msg};
+use annulus_kernel::{Domain, MessageLayout, msg};
 use annulus_ring::op::rwf;
 use annulus_ring::{EntryFlags, opcode};
 use rustix::io::Errno;
@@ -191,7 +191,7 @@ fn decode_receive(entry: &SubmittedEntry) -> Result<ReceiveOp, Errno> {
     let header = (entry.opcode == opcode::RECVMSG).then(|| entry.message()).transpose()?;
     let (cover, vectors) = match header {
         Some(MessageHeader { name, control, .. }) if multi => (
-            Some(MetadataTarget::BeforePayload(Layout {
+            Some(MetadataTarget::BeforePayload(MessageLayout {
                 name: name.len(),
                 control: control.len(),
             })),

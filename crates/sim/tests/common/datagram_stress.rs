@@ -12,7 +12,7 @@ const CANCEL: u64 = 3 << 56;
 const KIND_MASK: u64 = 0xFF << 56;
 const DATAGRAMS_PER_SOCKET: u32 = 40;
 const UDP_SOCKETS: usize = 3;
-const LAYOUT: Layout = Layout { name: 112, control: 64 };
+const LAYOUT: MessageLayout = MessageLayout { name: 112, control: 64 };
 /// Size of the header of a datagram: its sender and number.
 const MIN_DATAGRAM_BYTES: usize = 8;
 const SEGMENT_BYTES: usize = 50;
@@ -369,7 +369,7 @@ impl Outgoing {
             control,
             passed,
             vector,
-            header: header_of(Layout { name: 0, control: 0 }),
+            header: header_of(MessageLayout { name: 0, control: 0 }),
         })
     }
 }

@@ -7,7 +7,7 @@ use std::ffi::CString;
 use std::path::PathBuf;
 
 /// The offset that means the cursor.
-pub const CURSOR: u64 = u64::MAX;
+pub const CURSOR_OFFSET: u64 = u64::MAX;
 
 /// A host with a directory.
 pub struct Fixture {

@@ -27,7 +27,7 @@ impl ReceivedMessage {
 
 /// A message in a buffer of a multishot receive.
 pub struct FramedMessage {
-    pub head: Message,
+    pub head: MessageHead,
     pub name: Vec<u8>,
     pub control: Vec<u8>,
     pub bytes: Vec<u8>,
@@ -50,7 +50,7 @@ pub fn refused<T: std::fmt::Debug>(answer: io::Result<T>) -> Errno {
 }
 
 /// Creates a header that only gives sizes.
-pub fn header_of(layout: Layout) -> MsgHeader {
+pub fn header_of(layout: MessageLayout) -> MsgHeader {
     MsgHeader {
         name: std::ptr::null(),
         name_len: layout.name as u32,
@@ -187,13 +187,13 @@ impl Host {
 
 impl ProvidedBuffers {
     /// Copies the message of a multishot receive's completion, and gives the buffer back.
-    pub fn framed(&mut self, done: &Completion, layout: Layout) -> FramedMessage {
+    pub fn framed(&mut self, done: &Completion, layout: MessageLayout) -> FramedMessage {
         let buffer = self.bytes(done);
-        let head = Message::read(&buffer).unwrap();
+        let head = MessageHead::read(&buffer).unwrap();
         let part = |at: usize, len: u32| buffer[at..at + len as usize].to_vec();
         FramedMessage {
             head,
-            name: part(Layout::HEAD, head.name_len.min(layout.name as u32)),
+            name: part(MessageLayout::HEAD, head.name_len.min(layout.name as u32)),
             control: part(layout.control_at(), head.control_len),
             bytes: buffer[layout.payload_at()..].to_vec(),
         }

@@ -73,7 +73,7 @@ fn write_to_buffer_of_waiting_recvmsg_panics() {
     let (mut host, sim) = Host::simulated(Sim::builder(1));
     let (fd, _) = host.udp(Domain::Inet);
     let buffers = ProvidedBuffers::new(&host.ring, 1, 64);
-    let header = header_of(Layout { name: 16, control: 0 });
+    let header = header_of(MessageLayout { name: 16, control: 0 });
     host.push(1, recv_msg_multi(fd, &header, 0));
     host.reap();
     // SAFETY: the memory is mapped. The write breaks the contract on purpose; no other thread

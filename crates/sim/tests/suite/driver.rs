@@ -61,23 +61,23 @@ fn each_driver_connects_receives_and_closes() {
         let client = owned(sim.socket(Domain::Inet, SocketType::Stream, true).unwrap());
         let address = Address::from(SocketAddr::from(([127, 0, 0, 1], 7000)));
         let (bytes, token) = (address.as_bytes(), |kind| Token::new(kind, 1, 0));
-        driver.submit(token(Kind::Accept), Op::AcceptMulti { fd: listener });
+        driver.submit(token(OpKind::Accept), Op::AcceptMulti { fd: listener });
         let (address, len) = (bytes.as_ptr(), bytes.len() as u32);
         submit_memory(
             &mut driver,
-            token(Kind::Connect),
+            token(OpKind::Connect),
             MemoryOp::Connect { fd: client, address, len },
         );
         let made = wait_for_events(&mut driver, 2);
-        let accepted = made.iter().find(|event| event.token.kind() == Kind::Accept).unwrap();
+        let accepted = made.iter().find(|event| event.token.kind() == OpKind::Accept).unwrap();
         let server = owned(accepted.result.unwrap() as i32);
 
-        driver.submit(token(Kind::Recv), Op::RecvMulti { fd: server, limit: 0 });
+        driver.submit(token(OpKind::Recv), Op::RecvMulti { fd: server, limit: 0 });
         let text = b"through the driver";
         let (buffer, len) = (text.as_ptr(), text.len() as u32);
         submit_memory(
             &mut driver,
-            token(Kind::Send),
+            token(OpKind::Send),
             MemoryOp::SendNow { fd: client, buffer, len },
         );
         let got = wait_for_events(&mut driver, 1)[0];
@@ -88,8 +88,8 @@ fn each_driver_connects_receives_and_closes() {
         assert_eq!(bytes, text);
         driver.pool().give_back(id);
 
-        driver.submit(Token::IGNORED, Op::Cancel { target: token(Kind::Recv) });
-        driver.submit(Token::IGNORED, Op::Cancel { target: token(Kind::Accept) });
+        driver.submit(Token::IGNORED, Op::Cancel { target: token(OpKind::Recv) });
+        driver.submit(Token::IGNORED, Op::Cancel { target: token(OpKind::Accept) });
         assert!(wait_for_events(&mut driver, 2).iter().all(|event| !event.more));
         for fd in [client, server, listener] {
             driver.submit(Token::IGNORED, Op::Close { fd });

@@ -35,12 +35,12 @@ fn read_returns_written_bytes() {
 fn cursor_moves_and_append_writes_at_the_end() {
     on_sim_and_linux_disks(|mut fixture| {
         let file = fixture.open("a", CREATE_RDWR).unwrap();
-        (0..3).for_each(|_| assert_eq!(fixture.write(file, b"ab", CURSOR), Ok(2)));
-        assert_eq!(fixture.read(file, 10, CURSOR).unwrap(), b"");
+        (0..3).for_each(|_| assert_eq!(fixture.write(file, b"ab", CURSOR_OFFSET), Ok(2)));
+        assert_eq!(fixture.read(file, 10, CURSOR_OFFSET).unwrap(), b"");
         let again = fixture.open("a", OFlags::RDWR | OFlags::APPEND).unwrap();
-        assert_eq!(fixture.read(again, 4, CURSOR).unwrap(), b"abab");
-        assert_eq!(fixture.write(again, b"!", CURSOR), Ok(1));
-        assert_eq!(fixture.read(file, 10, CURSOR).unwrap(), b"!");
+        assert_eq!(fixture.read(again, 4, CURSOR_OFFSET).unwrap(), b"abab");
+        assert_eq!(fixture.write(again, b"!", CURSOR_OFFSET), Ok(1));
+        assert_eq!(fixture.read(file, 10, CURSOR_OFFSET).unwrap(), b"!");
     });
 }
 

@@ -38,7 +38,7 @@ fn register(
 }
 
 /// Submits the first entry of a ring, and returns its result.
-fn submit(kernel: &dyn Kernel, ring: Fd, params: &Params, entry: Entry) -> i32 {
+fn submit(kernel: &dyn Kernel, ring: Fd, params: &RingParams, entry: Entry) -> i32 {
     let rings = kernel.map(ring, RINGS_OFFSET, PAGE_SIZE).unwrap();
     let entries = kernel.map(ring, ENTRIES_OFFSET, size_of::<Entry>()).unwrap();
     // SAFETY: the offsets come from the kernel and belong to these mappings, which it accesses only
@@ -74,7 +74,7 @@ fn restricted_ring_refuses_unlisted_operations_and_flags() {
     for kernel in kernels {
         for (entry, answer) in cases {
             let flags = SetupFlags::R_DISABLED | SetupFlags::NO_SQARRAY | SetupFlags::SUBMIT_ALL;
-            let mut params = Params { flags: flags.bits(), ..Params::default() };
+            let mut params = RingParams { flags: flags.bits(), ..RingParams::default() };
             // SAFETY: the parameters refer to no memory and no other ring.
             let ring = common::owned(unsafe { kernel.setup(1, &mut params) }.unwrap());
             let operations = [allow(1, opcode::NOP), allow(1, opcode::ACCEPT)];

@@ -137,7 +137,7 @@ fn waiting_recv_fails_when_peer_is_unreachable() {
         host.kernel.connect(a, &to).unwrap();
         host.kernel.close(b);
         let buffers = ProvidedBuffers::new(&host.ring, 4, 256);
-        let layout = Layout { name: 28, control: 0 };
+        let layout = MessageLayout { name: 28, control: 0 };
         let header = header_of(layout);
         host.push(1, recv_msg_multi(a, &header, 0));
         assert_eq!(host.reap(), []);
@@ -155,7 +155,7 @@ fn multishot_recvmsg_writes_headers() {
         host.kernel.set_option(b, SocketOption::RecvTos(Ip::V4), 1).unwrap();
         host.kernel.set_option(a, SocketOption::Tos(Ip::V4), 2).unwrap();
         let mut buffers = ProvidedBuffers::new(&host.ring, 8, 256);
-        let layout = Layout { name: 16, control: space(1) };
+        let layout = MessageLayout { name: 16, control: space(1) };
         let header = header_of(layout);
         host.push(1, recv_msg_multi(b, &header, msg::TRUNC));
         assert_eq!(host.reap(), []);
@@ -189,7 +189,7 @@ fn multishot_recvmsg_ends_when_cancelled_or_out_of_buffers() {
     on_sim_and_linux(|mut host| {
         let ((a, _), (b, to)) = (host.udp(Domain::Inet), host.udp(Domain::Inet));
         let mut buffers = ProvidedBuffers::new(&host.ring, 2, 128);
-        let layout = Layout { name: 0, control: 0 };
+        let layout = MessageLayout { name: 0, control: 0 };
         let header = header_of(layout);
         host.push(1, recv_msg_multi(b, &header, 0));
         host.reap();
@@ -237,7 +237,7 @@ fn multishot_recvmsg_into_buffer_smaller_than_header_fails() {
     on_sim_and_linux(|mut host| {
         let ((a, _), (b, to)) = (host.udp(Domain::Inet), host.udp(Domain::Inet));
         let buffers = ProvidedBuffers::new(&host.ring, 4, 32);
-        let header = header_of(Layout { name: 28, control: 0 });
+        let header = header_of(MessageLayout { name: 28, control: 0 });
         host.push(1, recv_msg_multi(b, &header, 0));
         let mut taken = host.drain_until_quiet();
         if taken.is_empty() {

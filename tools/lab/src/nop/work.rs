@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use annulus::Runtime;
-use annulus_driver::{Kind, Slab, Token};
+use annulus_driver::{OpKind, Slab, Token};
 use annulus_ring::{Ring, Wait, op};
 use anyhow::{Context, Result, anyhow, ensure};
 
@@ -74,7 +74,7 @@ fn lookup(entries: u32, mut meter: Meter) -> Result<Sample> {
     let all: Vec<u32> = (0..entries).map(|_| slots.insert(0u64)).collect();
     loop {
         for &slot in &all {
-            let token = slots.id(slot).token(Kind::Nop);
+            let token = slots.id(slot).token(OpKind::Nop);
             ring.push(op::Nop.entry().user_data(token.bits()))?;
         }
         ring.enter(Wait::No)?;

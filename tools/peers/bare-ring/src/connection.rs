@@ -1,7 +1,7 @@
 //! A connection, with one operation at a time: a receive, or a send of the received bytes.
 
 use crate::mode::{Mode, Operations};
-use annulus_kernel::file::{CURSOR, FileCall};
+use annulus_kernel::file::{CURSOR_OFFSET, FileCall};
 use annulus_kernel::{Fd, IoVec, MsgHeader, msg};
 use annulus_ring::Entry;
 use annulus_ring::op::{Poll, Read, Recv, RecvMsg, Send, SendMsg, Write, Writev, file_entry, poll};
@@ -60,12 +60,12 @@ impl Connection {
         let (fd, buffer, len) = (self.fd, self.buffer.as_mut_ptr(), BUFFER as u32);
         match mode.operations {
             Operations::RecvSend => Recv { fd, buffer, len }.entry(),
-            Operations::ReadWrite => Read { fd, buffer, len, offset: CURSOR }.entry(),
+            Operations::ReadWrite => Read { fd, buffer, len, offset: CURSOR_OFFSET }.entry(),
             Operations::ReadvWritev => {
                 let vectors = self.describe(0, BUFFER);
                 let fd = fd.raw();
                 let call =
-                    FileCall::ReadVector { fd, vectors, count: 1, offset: CURSOR, nowait: false };
+                    FileCall::ReadVector { fd, vectors, count: 1, offset: CURSOR_OFFSET, nowait: false };
                 file_entry(&call).expect("READV has no entry")
             }
             Operations::RecvmsgSendmsg => {

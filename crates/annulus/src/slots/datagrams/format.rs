@@ -4,7 +4,8 @@
 use crate::bytes::lease::Lease;
 use crate::memory::{HeapMemory, Meter};
 use annulus_kernel::{
-    Address, Domain, IoVec, Layout, MAX_DESCRIPTORS_PER_MESSAGE, Message, MsgHeader, space,
+    Address, Domain, IoVec, MAX_DESCRIPTORS_PER_MESSAGE, MessageHead, MessageLayout, MsgHeader,
+    space,
 };
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -17,7 +18,7 @@ use std::{fmt, ptr};
 /// requested.
 #[derive(Debug)]
 pub(crate) struct MessageFormat {
-    pub(crate) layout: Layout,
+    pub(crate) layout: MessageLayout,
     pub(crate) domain: Domain,
     /// The header for multishot receives: only its two lengths are set.
     header: MsgHeader,
@@ -33,8 +34,10 @@ impl MessageFormat {
     const fn new(domain: Domain, name: usize, control: usize) -> Self {
         // The payload starts on a cache line. The padding enlarges the space for the address,
         // because the kernel could open descriptors into larger space for control messages.
-        let name = (Layout::HEAD + name + control).next_multiple_of(64) - Layout::HEAD - control;
-        let layout = Layout { name, control };
+        let name = (MessageLayout::HEAD + name + control).next_multiple_of(64)
+            - MessageLayout::HEAD
+            - control;
+        let layout = MessageLayout { name, control };
         let header = MsgHeader { name_len: name as u32, control_len: control, ..MsgHeader::EMPTY };
         Self { layout, domain, header }
     }
@@ -87,7 +90,7 @@ impl RecvMsgBuf {
         let buf = place.insert(Box::new(Self {
             vector: IoVec { base: at(layout.payload_at()), len: most },
             header: MsgHeader {
-                name: at(Layout::HEAD),
+                name: at(MessageLayout::HEAD),
                 name_len: layout.name as u32,
                 vectors: std::ptr::null(),
                 vector_count: 1,
@@ -105,13 +108,13 @@ impl RecvMsgBuf {
     /// buffers.
     pub(crate) fn into_lease(self, format: &MessageFormat, len: usize) -> Lease {
         let Self { header, mut memory, .. } = self;
-        let head = Message {
+        let head = MessageHead {
             name_len: header.name_len,
             control_len: header.control_len as u32,
             payload_len: len as u32,
             flags: header.flags as u32,
         };
-        memory[..Layout::HEAD].copy_from_slice(&head.bytes());
+        memory[..MessageLayout::HEAD].copy_from_slice(&head.bytes());
         let len = memory.len().min(format.layout.payload_at() + len);
         Lease::of_heap(memory, len)
     }

@@ -3,7 +3,7 @@
 
 use super::MessageFormat;
 use crate::bytes::lease::Lease;
-use annulus_kernel::{Address, Control, Controls, Layout, Message, descriptors, msg};
+use annulus_kernel::{Address, Control, Controls, MessageHead, MessageLayout, descriptors, msg};
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{FromRawFd, OwnedFd};
@@ -69,8 +69,8 @@ impl ReceivedMessage {
     }
 
     #[inline]
-    fn head(&self) -> Message {
-        Message::read(self.buffer.part(0..Layout::HEAD)).unwrap_or_default()
+    fn head(&self) -> MessageHead {
+        MessageHead::read(self.buffer.part(0..MessageLayout::HEAD)).unwrap_or_default()
     }
 
     /// Returns the sender's address as the bytes that the kernel wrote.
@@ -182,9 +182,9 @@ impl ReceivedMessage {
 /// Returns the sender of a plain datagram: one that is whole, has no control messages, and comes
 /// from an internet address. A coalesced one has control messages.
 #[inline]
-pub(super) fn plain_source(buffer: &Lease, layout: Layout) -> Option<SocketAddr> {
+pub(super) fn plain_source(buffer: &Lease, layout: MessageLayout) -> Option<SocketAddr> {
     let front = buffer.part(0..layout.payload_at());
-    let head = Message::read(front)?;
+    let head = MessageHead::read(front)?;
     let is_whole = head.payload_len as usize <= buffer.len() - front.len();
     let is_plain = head.control_len == 0 && is_whole;
     if is_plain { Address::read_inet(name(head, front, layout)).ok() } else { None }
@@ -192,8 +192,8 @@ pub(super) fn plain_source(buffer: &Lease, layout: Layout) -> Option<SocketAddr>
 
 /// Returns the sender's address from the bytes before the payload.
 #[inline]
-fn name(head: Message, front: &[u8], layout: Layout) -> &[u8] {
-    &front[Layout::HEAD..][..(head.name_len as usize).min(layout.name)]
+fn name(head: MessageHead, front: &[u8], layout: MessageLayout) -> &[u8] {
+    &front[MessageLayout::HEAD..][..(head.name_len as usize).min(layout.name)]
 }
 
 #[cfg(test)]
@@ -209,17 +209,17 @@ mod tests {
         let layout = MessageFormat::INET.layout;
         let mut bytes = vec![0; layout.payload_at()];
         let source = Address::from(SocketAddr::from(([127, 0, 0, 1], 9)));
-        bytes[Layout::HEAD..][..source.as_bytes().len()].copy_from_slice(source.as_bytes());
+        bytes[MessageLayout::HEAD..][..source.as_bytes().len()].copy_from_slice(source.as_bytes());
         let controls_at = &mut bytes[layout.control_at()..];
         let mut writer = ControlWriter::new(controls_at, Direction::Received);
         assert!(controls.iter().all(|control| writer.push(*control)));
-        let head = Message {
+        let head = MessageHead {
             name_len: source.as_bytes().len() as u32,
             control_len: writer.len() as u32,
             payload_len: whole as u32,
             flags: 0,
         };
-        bytes[..Layout::HEAD].copy_from_slice(&head.bytes());
+        bytes[..MessageLayout::HEAD].copy_from_slice(&head.bytes());
         bytes.extend_from_slice(payload);
         let len = bytes.len();
         Lease::heap(bytes.into_boxed_slice(), len)

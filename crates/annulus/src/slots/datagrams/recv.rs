@@ -17,7 +17,7 @@ use crate::slots::loop_state::LoopState;
 use crate::slots::loop_state::Recheck;
 use crate::timers::TimerAction;
 use crate::waiters::{Wait, WaiterId, Waiters};
-use annulus_driver::{Event, Kind, MemoryOp, Pool, SlotId};
+use annulus_driver::{Event, MemoryOp, OpKind, Pool, SlotId};
 use annulus_kernel::{Domain, SocketOption};
 use rustix::io::Errno;
 use std::collections::VecDeque;
@@ -319,7 +319,7 @@ impl DatagramSocket {
         };
         // SAFETY: the format's header is static, the pool's memory outlives the driver, and a
         // `RecvMsgBuf` stays in the slot until the terminal event.
-        unsafe { state.start_memory(self.id.token(Kind::RecvDatagram), op) };
+        unsafe { state.start_memory(self.id.token(OpKind::RecvDatagram), op) };
     }
 
     fn on_recv(&mut self, shared: &mut DatagramResources, state: &mut LoopState, event: Event) {
@@ -355,7 +355,7 @@ impl DatagramSocket {
 
     /// Cancels the receive in flight, if any. Its terminal event still arrives.
     pub(super) fn stop_recv(&mut self, state: &mut LoopState) {
-        if let Some(kind) = self.rx.arming.stop(Kind::RecvDatagram, Kind::RecvDatagram) {
+        if let Some(kind) = self.rx.arming.stop(OpKind::RecvDatagram, OpKind::RecvDatagram) {
             state.cancel(self.id.token(kind));
         }
     }

@@ -25,7 +25,7 @@ use crate::slots::find_or_late;
 use crate::slots::loop_state::LoopState;
 use crate::timers::{TimerAction, TimerKey};
 use crate::waiters::Waiters;
-use annulus_driver::{Event, Kind, Op, Slab, SlotId};
+use annulus_driver::{Event, Op, OpKind, Slab, SlotId};
 use annulus_kernel::Domain;
 use rustix::io::Errno;
 use std::collections::VecDeque;
@@ -186,7 +186,7 @@ impl DatagramSocket {
         // SAFETY: the memory that the operation refers to lies in the datagram's slot or is kept
         // alive by it. The slot does not move, and is freed only once the outcome of its batch is
         // known.
-        unsafe { state.driver.submit_memory(name.token(Kind::SendDatagram), op) };
+        unsafe { state.driver.submit_memory(name.token(OpKind::SendDatagram), op) };
     }
 
     /// Completes a batch whose outcome is known. Datagrams without an event have been sent.
@@ -251,7 +251,7 @@ impl DatagramSocket {
             self.wait_to_retry(state);
         } else if !self.tx.awaits_writable {
             self.tx.awaits_writable = true;
-            state.start(self.id.token(Kind::DatagramWritable), Op::WritableOnce { fd: self.fd });
+            state.start(self.id.token(OpKind::DatagramWritable), Op::WritableOnce { fd: self.fd });
         }
     }
 
@@ -277,7 +277,7 @@ impl DatagramSocket {
             }
         } else if self.tx.awaits_writable {
             // No datagram needs this wait any longer.
-            state.cancel(self.id.token(Kind::DatagramWritable));
+            state.cancel(self.id.token(OpKind::DatagramWritable));
         }
     }
 
@@ -295,7 +295,7 @@ impl DatagramSocket {
             shared.outgoing.free(id);
         }
         if self.tx.awaits_writable {
-            state.cancel(self.id.token(Kind::DatagramWritable));
+            state.cancel(self.id.token(OpKind::DatagramWritable));
         }
     }
 }

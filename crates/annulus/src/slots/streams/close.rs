@@ -9,7 +9,7 @@ use crate::errors::Operation;
 use crate::slots::loop_state::LoopState;
 use crate::timers::TimerAction;
 use crate::waiters::note_waker;
-use annulus_driver::{Kind, SlotId};
+use annulus_driver::{OpKind, SlotId};
 use annulus_kernel::SocketOption;
 use rustix::io::Errno;
 use std::io;
@@ -48,7 +48,7 @@ impl Stream {
         let tx = &mut self.tx;
         tx.error.get_or_insert(Errno::CANCELED);
         match tx.phase {
-            SendPhase::Waiting => state.cancel(self.id.token(Kind::Send)),
+            SendPhase::Waiting => state.cancel(self.id.token(OpKind::Send)),
             SendPhase::Single(single) => single::stop(self, shared, state, single),
             SendPhase::Idle | SendPhase::Retrying => {
                 tx.phase = SendPhase::Idle;

@@ -18,7 +18,7 @@ use crate::slots::loop_state::LoopState;
 use crate::tasks::budget;
 use crate::timers::TimerAction;
 use crate::waiters::note_waker;
-use annulus_driver::{Event, Kind, MemoryOp, Op, SlotId, prefetch};
+use annulus_driver::{Event, MemoryOp, Op, OpKind, SlotId, prefetch};
 use rustix::io::Errno;
 use std::io;
 use std::task::{Context, Poll, Waker, ready};
@@ -230,14 +230,14 @@ impl Stream {
             (Arming::Single, Op::RecvPooled { fd })
         };
         rx.arming = arming;
-        state.start(self.id.token(Kind::Recv), op);
+        state.start(self.id.token(OpKind::Recv), op);
         true
     }
 
     /// Starts a readiness poll, for receives that cannot wait for data themselves.
     pub(super) fn poll_readiness(&mut self, state: &mut LoopState) {
         self.rx.arming = Arming::Polling;
-        state.start(self.id.token(Kind::RecvReady), Op::ReadableOnce { fd: self.fd });
+        state.start(self.id.token(OpKind::RecvReady), Op::ReadableOnce { fd: self.fd });
     }
 
     #[inline]
@@ -353,7 +353,7 @@ impl Stream {
 
     /// Cancels the receive in flight, if any. Its terminal event still arrives.
     pub(super) fn stop_recv(&mut self, state: &mut LoopState) {
-        if let Some(kind) = self.rx.arming.stop(Kind::Recv, Kind::RecvReady) {
+        if let Some(kind) = self.rx.arming.stop(OpKind::Recv, OpKind::RecvReady) {
             state.cancel(self.id.token(kind));
         }
     }
@@ -606,7 +606,7 @@ impl Stream {
         let op = MemoryOp::Recv { fd: self.fd, buffer: heap.memory.as_mut_ptr(), len: size };
         // SAFETY: the memory stays in the slot until the terminal event, and nothing else touches
         // it before.
-        unsafe { state.start_memory(self.id.token(Kind::Recv), op) };
+        unsafe { state.start_memory(self.id.token(OpKind::Recv), op) };
         true
     }
 }

@@ -21,7 +21,7 @@ use crate::slots::loop_state::{LoopState, PREFETCH_EVENTS};
 use crate::tasks::budget;
 use crate::timers::{TimerAction, TimerKey};
 use crate::waiters::note_waker;
-use annulus_driver::{Event, Kind, MemoryOp, SlotId};
+use annulus_driver::{Event, MemoryOp, OpKind, SlotId};
 use annulus_kernel::IoVec;
 use rustix::io::Errno;
 use std::task::{Context, Poll, Waker, ready};
@@ -237,7 +237,7 @@ impl Stream {
         gathered: SendMemory,
         phase: SendPhase,
     ) {
-        let (fd, token) = (self.fd, self.id.token(Kind::Send));
+        let (fd, token) = (self.fd, self.id.token(OpKind::Send));
         self.tx.phase = phase;
         let is_now = phase == SendPhase::Now;
         let op = match gathered {

@@ -5,7 +5,7 @@ use annulus_kernel::epoll::{Edge, Registration};
 use annulus_kernel::file::FileCall;
 use annulus_kernel::{
     Address, Credentials, Domain, EnterArg, EnterFlags, Fd, IoVec, Kernel, Linux, MessageSlot,
-    MsgHeader, Params, Register, RingId, Shutdown, SocketOption, SocketType,
+    MsgHeader, Register, RingId, RingParams, Shutdown, SocketOption, SocketType,
 };
 use rustix::event::PollFlags;
 use rustix::io::Errno;
@@ -24,7 +24,7 @@ pub(crate) enum Bent {
 
 // SAFETY: every call is passed to Linux, which fulfils the contract, or fails without any effect.
 unsafe impl Kernel for Bent {
-    unsafe fn setup(&self, entries: u32, params: &mut Params) -> io::Result<RawFd> {
+    unsafe fn setup(&self, entries: u32, params: &mut RingParams) -> io::Result<RawFd> {
         match self {
             Self::Refuses(errno) => Err(io::Error::from_raw_os_error(*errno)),
             // SAFETY: the caller guarantees what `Linux` requires.

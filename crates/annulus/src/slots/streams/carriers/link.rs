@@ -14,7 +14,7 @@ use super::splice::Spliced;
 use crate::bytes::chunk::Chunk;
 use crate::slots::loop_state::LoopState;
 use crate::slots::streams::{Stream, StreamResources, Streams};
-use annulus_driver::{Event, Kind, SlotId};
+use annulus_driver::{Event, OpKind, SlotId};
 use std::mem;
 
 /// Number of consecutive receives after which a link switches to a pipe or back.
@@ -160,8 +160,8 @@ pub(super) fn on_ready(streams: &mut Streams, state: &mut LoopState, event: &Eve
         return false;
     }
     match event.token.kind() {
-        Kind::Recv => streams.forward(state, slot),
-        Kind::RecvReady if splices => streams.splice(state, slot),
+        OpKind::Recv => streams.forward(state, slot),
+        OpKind::RecvReady if splices => streams.splice(state, slot),
         _ => return false,
     }
     true

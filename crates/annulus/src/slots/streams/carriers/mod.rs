@@ -18,7 +18,7 @@ mod zero_copy;
 use super::send::SendPhase;
 use super::{Stream, StreamResources, Streams};
 use crate::slots::loop_state::LoopState;
-use annulus_driver::{Event, Kind, Op, Slab, SlotId};
+use annulus_driver::{Event, Op, OpKind, Slab, SlotId};
 use annulus_kernel::Shutdown;
 use annulus_kernel::pipe::SigPipe;
 use link::Link;
@@ -60,7 +60,7 @@ impl Stream {
     fn await_writable(&mut self, state: &mut LoopState, phase: SendPhase) {
         self.tx.phase = phase;
         self.start_linger(state);
-        state.start(self.id.token(Kind::Send), Op::WritableOnce { fd: self.fd });
+        state.start(self.id.token(OpKind::Send), Op::WritableOnce { fd: self.fd });
     }
 }
 

@@ -14,7 +14,7 @@ use crate::slots::loop_state::LoopState;
 use crate::slots::streams::send::SendMemory;
 use crate::slots::streams::send::SendPhase;
 use crate::slots::streams::{Stream, StreamResources};
-use annulus_driver::{Event, Kind, MemoryOp};
+use annulus_driver::{Event, MemoryOp, OpKind};
 use annulus_kernel::IoVec;
 use std::io;
 use std::mem;
@@ -76,7 +76,7 @@ pub(super) fn arm(stream: &mut Stream, state: &mut LoopState, heap: &mut usize) 
     if !stream.rx.idle_unless_awaited() {
         return true;
     }
-    let (fd, token) = (stream.fd, stream.id.token(Kind::Recv));
+    let (fd, token) = (stream.fd, stream.id.token(OpKind::Recv));
     let Some(scm_rights) = stream.scm_rights().filter(|_| *heap > 0) else { return false };
     *heap -= 1;
     let format = MessageFormat::UNIX_DESCRIPTORS;

@@ -9,7 +9,7 @@ use super::zero_copy;
 use crate::slots::loop_state::LoopState;
 use crate::slots::streams::send::{SendPhase, SendState};
 use crate::slots::streams::{Stream, StreamResources, Streams};
-use annulus_driver::{Event, Kind};
+use annulus_driver::{Event, OpKind};
 use annulus_kernel::file::pages;
 use annulus_kernel::pipe::SigPipe;
 use annulus_kernel::{Fd, SocketOption};
@@ -135,7 +135,7 @@ impl Stream {
 pub(crate) fn stop_waiting(stream: &mut Stream, state: &mut LoopState) {
     if stream.tx.phase == SendPhase::Single(SingleSend::Polling) {
         stream.tx.phase = SendPhase::Single(SingleSend::StoppingPoll);
-        state.cancel(stream.id.token(Kind::Send));
+        state.cancel(stream.id.token(OpKind::Send));
     }
 }
 

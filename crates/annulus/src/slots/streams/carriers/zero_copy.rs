@@ -19,7 +19,7 @@ use crate::slots::streams::chunk_queue::{ChunkQueue, SendVector};
 use crate::slots::streams::send::SendMemory;
 use crate::slots::streams::send::SendPhase;
 use crate::slots::streams::{Stream, StreamResources, Streams};
-use annulus_driver::{Event, Kind, MemoryOp, SlotId, Token};
+use annulus_driver::{Event, MemoryOp, OpKind, SlotId, Token};
 use rustix::io::Errno;
 
 const AWAITING_MEMORY: SendPhase = SendPhase::Single(SingleSend::AwaitingMemory);
@@ -36,7 +36,7 @@ pub(super) struct ZeroCopySend {
 
 impl StreamResources {
     fn zero_copy_token(&self, id: u32) -> Token {
-        self.carriers.zero_copy.id(id).token(Kind::SendZeroCopy)
+        self.carriers.zero_copy.id(id).token(OpKind::SendZeroCopy)
     }
 }
 
