@@ -345,10 +345,10 @@ mod tests {
 
     #[test]
     fn hanging_calls_delay_no_other_group_and_no_local_file() {
-        const HUNG: u32 = 100;
+        const HANGING_CALLS: u32 = 100;
         let workers = Workers::new().unwrap();
         let (held, wanted) = held_lock("isolated");
-        (0..HUNG).for_each(|slot| submit_hanging(&workers, 1, slot, &wanted));
+        (0..HANGING_CALLS).for_each(|slot| submit_hanging(&workers, 1, slot, &wanted));
         let free = std::fs::File::open("/proc/self/exe").unwrap();
         submit_hanging(&workers, 2, 1000, &free);
         assert_eq!(
@@ -362,11 +362,21 @@ mod tests {
             token(1001),
             "the call on a local file did not end"
         );
-        assert!(workers.cancel(token(HUNG - 1)), "a call of the hanging group has started");
+        assert!(
+            workers.cancel(token(HANGING_CALLS - 1)),
+            "a call of the hanging group has started"
+        );
         let cancelled = wait_for(&workers, 1)[0];
-        assert_eq!((cancelled.token, cancelled.result), (token(HUNG - 1), Err(Errno::CANCELED)));
+        assert_eq!(
+            (cancelled.token, cancelled.result),
+            (token(HANGING_CALLS - 1), Err(Errno::CANCELED))
+        );
         rustix::fs::flock(&held, FlockOperation::Unlock).unwrap();
-        assert!(wait_for(&workers, HUNG as usize - 1).iter().all(|event| event.result == Ok(0)));
+        assert!(
+            wait_for(&workers, HANGING_CALLS as usize - 1)
+                .iter()
+                .all(|event| event.result == Ok(0))
+        );
     }
 
     #[test]

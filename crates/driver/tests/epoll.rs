@@ -15,7 +15,7 @@ use std::time::Duration;
 
 /// Maximum number of events of one descriptor before others are served, and a few more
 /// because the last one may fill several buffers.
-const SHARE: usize = 32 + 8;
+const MAX_EVENTS_PER_TURN: usize = 32 + 8;
 
 #[test]
 fn a_flood_does_not_delay_other_descriptors() {
@@ -43,9 +43,9 @@ fn a_flood_does_not_delay_other_descriptors() {
             this_turn += 1;
             *(if heard { &mut after } else { &mut before }) += 1;
         }
-        assert!(this_turn <= SHARE, "{this_turn} events of one descriptor in a turn");
+        assert!(this_turn <= MAX_EVENTS_PER_TURN, "{this_turn} events of one descriptor in a turn");
     }
-    assert!(heard && before <= SHARE, "{before} events of the flood arrived first");
+    assert!(heard && before <= MAX_EVENTS_PER_TURN, "{before} events of the flood arrived first");
 }
 
 #[test]

@@ -16,12 +16,15 @@ use std::net::UdpSocket;
 use std::os::fd::IntoRawFd;
 use std::ptr;
 
-const DATAGRAM_POOL: PoolSize = PoolSize { buffer: 8192, count: 8 };
-const LAYOUT: MessageLayout = MessageLayout { name: 32, control: 80 };
+const DATAGRAM_POOL_SIZE: PoolSize = PoolSize { buffer: 8192, count: 8 };
+const MESSAGE_LAYOUT: MessageLayout = MessageLayout { name: 32, control: 80 };
 
 /// The header for receiving several messages.
-const HEADER: &MsgHeader =
-    &MsgHeader { name_len: LAYOUT.name as u32, control_len: LAYOUT.control, ..MsgHeader::EMPTY };
+const RECEIVE_HEADER: &MsgHeader = &MsgHeader {
+    name_len: MESSAGE_LAYOUT.name as u32,
+    control_len: MESSAGE_LAYOUT.control,
+    ..MsgHeader::EMPTY
+};
 
 /// A datagram with its sender and control messages.
 struct ReceivedDatagram {
@@ -32,10 +35,10 @@ struct ReceivedDatagram {
 }
 
 fn open(rig: &mut Rig, fd: Fd) -> annulus_driver::Token {
-    rig.driver.open_datagram_pool(DATAGRAM_POOL).unwrap();
+    rig.driver.open_datagram_pool(DATAGRAM_POOL_SIZE).unwrap();
     rig.start_memory(
         OpKind::RecvDatagram,
-        MemoryOp::RecvMessages { fd, header: ptr::from_ref(HEADER).cast() },
+        MemoryOp::RecvMessages { fd, header: ptr::from_ref(RECEIVE_HEADER).cast() },
     )
 }
 
@@ -46,12 +49,12 @@ fn take(rig: &mut Rig, event: Event) -> ReceivedDatagram {
     // SAFETY: the buffer is lent to this test, and the driver has filled `len` bytes of it.
     let bytes = unsafe { std::slice::from_raw_parts(pool.address(id), len) };
     let head = MessageHead::read(bytes).unwrap();
-    let controls = &bytes[LAYOUT.control_at()..][..head.control_len as usize];
+    let controls = &bytes[MESSAGE_LAYOUT.control_at()..][..head.control_len as usize];
     let datagram = ReceivedDatagram {
         head,
         from: Address::from_bytes(&bytes[MessageLayout::HEAD..][..head.name_len as usize]),
         controls: controls.to_vec(),
-        payload: bytes[LAYOUT.payload_at()..].to_vec(),
+        payload: bytes[MESSAGE_LAYOUT.payload_at()..].to_vec(),
     };
     pool.give_back(id);
     datagram
@@ -81,7 +84,7 @@ fn datagrams_arrive_whole_with_their_sender() {
                 token = open(rig, fd);
             }
             let datagram = take(rig, event);
-            let space = DATAGRAM_POOL.buffer as usize - LAYOUT.payload_at();
+            let space = DATAGRAM_POOL_SIZE.buffer as usize - MESSAGE_LAYOUT.payload_at();
             assert_eq!(datagram.head.payload_len as usize, len);
             assert_eq!(datagram.head.is_cut(), len > space, "{len}");
             assert!(datagram.payload == vec![7; len.min(space)]);

@@ -5,7 +5,9 @@ mod common;
 
 use annulus_driver::{MemoryOp, Op, OpKind, Wait};
 use annulus_kernel::{Address, Fd, IoVec, MsgHeader};
-use common::{POOL, fill, on_each_driver, own_address, owned, pair, pattern, read_later, write};
+use common::{
+    POOL_SIZE, fill, on_each_driver, own_address, owned, pair, pattern, read_later, write,
+};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::Errno;
 use rustix::net::{SendFlags, sockopt};
@@ -175,17 +177,20 @@ fn a_limit_ends_a_receive_and_the_next_gets_the_rest() {
             return;
         }
         let (fd, mut peer) = pair();
-        let sent = pattern(5 * POOL.buffer as usize);
+        let sent = pattern(5 * POOL_SIZE.buffer as usize);
         write(&mut peer, &sent);
         let mut got = Vec::new();
         // The receive that reaches the limit is the last one. It may exceed the limit, but by
         // itself returns no more bytes than the limit.
-        for limit in [POOL.buffer + 1, 1, 2 * POOL.buffer, 7] {
+        for limit in [POOL_SIZE.buffer + 1, 1, 2 * POOL_SIZE.buffer, 7] {
             let token = rig.start(OpKind::Recv, Op::RecvMulti { fd, limit });
             let (before, mut more) = (got.len(), true);
             while more {
                 let event = rig.event(token);
-                assert!(event.result.unwrap() <= limit.min(POOL.buffer), "{event:?} of {limit}");
+                assert!(
+                    event.result.unwrap() <= limit.min(POOL_SIZE.buffer),
+                    "{event:?} of {limit}"
+                );
                 more = event.more;
                 got.extend(rig.take(event));
                 assert_eq!(more, got.len() - before < limit as usize);
@@ -200,7 +205,7 @@ fn a_limit_ends_a_receive_and_the_next_gets_the_rest() {
 fn an_empty_pool_ends_a_receive_and_loses_nothing() {
     on_each_driver(|rig| {
         let (fd, mut peer) = pair();
-        let sent = pattern(3 * POOL.buffer as usize * POOL.count as usize / 2);
+        let sent = pattern(3 * POOL_SIZE.buffer as usize * POOL_SIZE.count as usize / 2);
         write(&mut peer, &sent);
         let token = rig.start(OpKind::Recv, Op::RecvMulti { fd, limit: 0 });
         let mut lent = Vec::new();
@@ -212,7 +217,7 @@ fn an_empty_pool_ends_a_receive_and_loses_nothing() {
             lent.push(event);
         };
         assert_eq!((last.result, last.more), (Err(Errno::NOBUFS), false));
-        assert_eq!(lent.len(), POOL.count as usize);
+        assert_eq!(lent.len(), POOL_SIZE.count as usize);
         assert_eq!(rig.driver.counters().enobufs, 1);
         assert_eq!(rig.driver.pool().with_kernel(), 0);
         let mut got = Vec::new();

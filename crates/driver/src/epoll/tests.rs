@@ -8,7 +8,7 @@ use std::io::Write;
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
 
-const BUFFER: u32 = 4096;
+const BUFFER_BYTES: u32 = 4096;
 
 /// A driver with an armed receive, and the peer of its connection.
 struct Fixture {
@@ -27,7 +27,7 @@ impl Fixture {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let peer = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (socket, _) = listener.accept().unwrap();
-        let pool = PoolSize { buffer: BUFFER, count: 16 };
+        let pool = PoolSize { buffer: BUFFER_BYTES, count: 16 };
         let mut epoll = Epoll::new(Rc::new(Linux), pool).unwrap();
         let (token, fd) = (Token::new(OpKind::Recv, 0, 0), fd(&socket));
         epoll.submit(token, Op::RecvMulti { fd, limit: 0 });
@@ -64,8 +64,8 @@ fn a_short_receive_is_not_tried_again() {
 #[test]
 fn a_full_receive_is_tried_again() {
     let mut fixture = Fixture::new();
-    fixture.peer.write_all(&[1; BUFFER as usize]).unwrap();
-    assert_eq!(fixture.receive(), BUFFER);
+    fixture.peer.write_all(&[1; BUFFER_BYTES as usize]).unwrap();
+    assert_eq!(fixture.receive(), BUFFER_BYTES);
     assert!(fixture.will_be_tried());
     assert!(fixture.epoll.next_event().is_none());
     assert!(!fixture.will_be_tried(), "the descriptor is tried again after a failed try");
@@ -82,12 +82,12 @@ fn a_short_receive_before_the_end_is_tried_again() {
 #[test]
 fn a_turn_ends_when_its_byte_budget_is_spent() {
     let mut fixture = Fixture::new();
-    fixture.peer.write_all(&[1; 2 * BUFFER as usize]).unwrap();
-    assert_eq!(fixture.receive(), BUFFER);
+    fixture.peer.write_all(&[1; 2 * BUFFER_BYTES as usize]).unwrap();
+    assert_eq!(fixture.receive(), BUFFER_BYTES);
     fixture.epoll.bytes_left = 0;
     assert!(fixture.epoll.next_event().is_none());
     assert!(fixture.epoll.sends_assumed_complete());
-    assert_eq!(fixture.receive(), BUFFER, "the next turn did not continue");
+    assert_eq!(fixture.receive(), BUFFER_BYTES, "the next turn did not continue");
 }
 
 /// An edge with this number can belong to another socket, which was closed here but lives on as a

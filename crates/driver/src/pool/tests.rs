@@ -273,8 +273,9 @@ fn buffers_unused_for_a_period_lose_their_memory() {
 /// system, however few turns there are.
 #[test]
 fn small_receives_do_not_keep_the_memory_of_large_ones() {
-    const LARGE: u32 = 64 * 1024;
-    let pool = Pool::new(PoolSize { buffer: LARGE, count: 64 }, Rc::new(Linux)).unwrap();
+    const LARGE_RECEIVE_BYTES: u32 = 64 * 1024;
+    let pool =
+        Pool::new(PoolSize { buffer: LARGE_RECEIVE_BYTES, count: 64 }, Rc::new(Linux)).unwrap();
     let mut model = Model::default();
     let mut turn = |count: usize, bytes: u32| {
         model.refill_with(&pool);
@@ -286,8 +287,8 @@ fn small_receives_do_not_keep_the_memory_of_large_ones() {
             pool.give_back(id);
         }
     };
-    (0..40).for_each(|_| turn(4, LARGE));
-    assert!(pool.resident_bytes() >= 4 * LARGE as usize);
+    (0..40).for_each(|_| turn(4, LARGE_RECEIVE_BYTES));
+    assert!(pool.resident_bytes() >= 4 * LARGE_RECEIVE_BYTES as usize);
     pool.trim(Trim::Surplus, true);
     (0..10).for_each(|_| turn(1, 100));
     pool.trim(Trim::Surplus, true);
@@ -300,7 +301,7 @@ fn small_receives_do_not_keep_the_memory_of_large_ones() {
 
 #[test]
 fn a_budget_shortens_buffers_before_it_reduces_their_number() {
-    const SIZE: PoolSize = PoolSize { buffer: 64 * 1024, count: 64 };
+    const POOL_SIZE: PoolSize = PoolSize { buffer: 64 * 1024, count: 64 };
     let page = rustix::param::page_size() as u32;
     let published = |pool: &Pool, bytes: usize| {
         pool.set_budget(ReceiveBudget { bytes, is_tight: true });
@@ -313,14 +314,14 @@ fn a_budget_shortens_buffers_before_it_reduces_their_number() {
         lens.iter().for_each(|(_, id)| pool.give_back(*id));
         lens.into_iter().map(|(len, _)| len).collect::<Vec<_>>()
     };
-    let streams = Pool::new(SIZE, Rc::new(Linux)).unwrap();
+    let streams = Pool::new(POOL_SIZE, Rc::new(Linux)).unwrap();
     let lens = published(&streams, 1 << 20);
     assert_eq!(lens.len(), 64, "the kernel did not get 64 buffers");
     assert_eq!(lens.last(), Some(&(16 * 1024).max(page)));
     assert!(lens.iter().sum::<u32>() <= 2 << 20, "{lens:?}");
     let lens = published(&streams, 0);
     assert_eq!((lens.len() as u32, lens[0]), (MIN_KERNEL_BUFFERS, page));
-    let datagrams = Pool::of_datagrams(SIZE, Rc::new(Linux)).unwrap();
-    assert_eq!(published(&datagrams, 1 << 20), [SIZE.buffer; 16]);
+    let datagrams = Pool::of_datagrams(POOL_SIZE, Rc::new(Linux)).unwrap();
+    assert_eq!(published(&datagrams, 1 << 20), [POOL_SIZE.buffer; 16]);
     assert_eq!(published(&datagrams, 0).len() as u32, MIN_KERNEL_DATAGRAM_BUFFERS);
 }

@@ -127,7 +127,7 @@ fn poll(ring: &Ring, limit: Duration) -> bool {
 mod tests {
     use super::*;
 
-    const LIMIT: Duration = Duration::from_micros(20);
+    const POLL_LIMIT: Duration = Duration::from_micros(20);
 
     /// Returns how many of `sleeps` sleeps had a poll before them.
     fn polls(policy: &mut BusyPoll, sleeps: usize, hit: bool) -> usize {
@@ -143,7 +143,7 @@ mod tests {
 
     #[test]
     fn a_poll_without_an_outcome_is_still_due() {
-        let mut policy = BusyPoll::new(LIMIT);
+        let mut policy = BusyPoll::new(POLL_LIMIT);
         policy.record(false);
         let due = (0..100).filter(|_| policy.before_sleep().is_some()).count();
         assert_eq!(due, 100 - (MIN_SLEEPS_PER_POLL as usize - 1));
@@ -156,7 +156,7 @@ mod tests {
 
     #[test]
     fn polling_continues_while_it_hits_and_becomes_rare_when_it_misses() {
-        let mut policy = BusyPoll::new(LIMIT);
+        let mut policy = BusyPoll::new(POLL_LIMIT);
         assert_eq!(polls(&mut policy, 1000, true), 1000);
         let misses = polls(&mut policy, 100_000, false);
         assert!((9..120).contains(&misses), "{misses} misses");
@@ -168,7 +168,7 @@ mod tests {
     #[test]
     fn one_miss_in_ten_pays_and_one_in_two_does_not() {
         let share = |each: usize| {
-            let mut policy = BusyPoll::new(LIMIT);
+            let mut policy = BusyPoll::new(POLL_LIMIT);
             let mut count = 0;
             for sleep in 1..=10_000 {
                 if policy.before_sleep().is_some() {

@@ -18,10 +18,10 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
 /// Maximum time to wait for an event; a longer wait fails the test.
-const PATIENCE: Duration = Duration::from_secs(20);
+const MAX_EVENT_WAIT: Duration = Duration::from_secs(20);
 
 /// Small, so that a test can exhaust it.
-pub(crate) const POOL: PoolSize = PoolSize { buffer: 4096, count: 4 };
+pub(crate) const POOL_SIZE: PoolSize = PoolSize { buffer: 4096, count: 4 };
 
 /// Runs `body` on every driver that the system supports.
 pub(crate) fn on_each_driver(body: impl Fn(&mut Rig)) {
@@ -41,13 +41,13 @@ pub(crate) struct Rig {
 
 impl Rig {
     pub(crate) fn epoll() -> Self {
-        let epoll = Epoll::new(Rc::new(Linux), POOL).expect("epoll does not work");
+        let epoll = Epoll::new(Rc::new(Linux), POOL_SIZE).expect("epoll does not work");
         Self::of(Driver::Epoll(Box::new(epoll)))
     }
 
     /// Returns `None` if io_uring is blocked.
     fn uring() -> Option<Self> {
-        let config = UringConfig { pool: POOL, ..UringConfig::default() };
+        let config = UringConfig { pool: POOL_SIZE, ..UringConfig::default() };
         Uring::new(config).ok().map(|uring| Self::of(Driver::Uring(Box::new(uring))))
     }
 
@@ -113,7 +113,7 @@ impl Rig {
 
     /// Waits for the next event of an operation.
     pub(crate) fn event(&mut self, token: Token) -> Event {
-        let deadline = now() + PATIENCE;
+        let deadline = now() + MAX_EVENT_WAIT;
         let mut wait = Wait::No;
         loop {
             self.early = self.turn(wait);
@@ -173,8 +173,8 @@ pub(crate) fn owned(number: RawFd) -> Fd {
 /// Returns a loopback address with port 0 that no other test uses, so that a port bound at this
 /// address stays free after its close.
 pub(crate) fn own_address() -> SocketAddr {
-    static NEXT: AtomicU8 = AtomicU8::new(0);
-    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    static NEXT_NUMBER: AtomicU8 = AtomicU8::new(0);
+    let number = NEXT_NUMBER.fetch_add(1, Ordering::Relaxed);
     let [.., high, low] = std::process::id().to_be_bytes();
     ([127, 64 + number % 128, high, low], 0).into()
 }
