@@ -1,4 +1,4 @@
-//! The driver type, and what a driver must provide.
+//! The [`Driver`] type, which forwards calls to io_uring or epoll.
 #![allow(unsafe_code)]
 
 use crate::counters::Counters;
@@ -18,7 +18,7 @@ use std::ops::Range;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::rc::Rc;
 
-/// One of the drivers, chosen at run time. Every driver provides these methods.
+/// A driver, chosen at run time.
 #[derive(Debug)]
 pub enum Driver {
     /// io_uring.
@@ -44,8 +44,9 @@ impl Driver {
         }
     }
 
-    /// Queues an operation that refers to no memory; it starts with the next [`turn`](Self::turn)
-    /// at the latest. It never fails: if the queue is full, operations wait in order.
+    /// Queues an operation that refers to no memory. Queueing never fails: operations that find the
+    /// submission queue full wait in order, and the others start with the next [`turn`](Self::turn)
+    /// at the latest.
     ///
     /// ```compile_fail,E0308
     /// use annulus_driver::{Driver, MemoryOp, Token};
@@ -68,12 +69,12 @@ impl Driver {
     ///
     /// # Safety
     /// Memory that the operation refers to must stay valid, unmoved and unused by other code until
-    /// its terminal event has been taken. For the `…Now` sends it may end earlier: when
-    /// [`sends_assumed_complete`](Self::sends_assumed_complete) is true after all events have been
-    /// taken.
+    /// its terminal event has been taken. For a `…Now` send, this ends earlier if
+    /// [`sends_assumed_complete`](Self::sends_assumed_complete) shows that the send is complete.
     #[inline]
     pub unsafe fn submit_memory(&mut self, token: Token, op: MemoryOp) {
-        // SAFETY: the contracts of both drivers are the contract of this function.
+        // SAFETY: the caller fulfils the contract of this function, and both drivers require the
+        // same.
         unsafe {
             match self {
                 Self::Uring(uring) => uring.submit_memory(token, op),
@@ -82,16 +83,15 @@ impl Driver {
         }
     }
 
-    /// Makes a file call off the loop: on the ring if it has the operation, otherwise on a worker
-    /// thread. A call that may hang runs on a separate thread.
+    /// Makes a file call off the loop: on the ring if possible, otherwise on a worker thread. A
+    /// call that may hang runs on a separate thread.
     ///
-    /// `in_flight` is the number of file calls in flight, including this one. The more there are,
-    /// the more [`Early`](FileStart::Early) calls are submitted together.
+    /// `in_flight` is the number of file calls in flight, including this one. With more of them,
+    /// more [`Early`](FileStart::Early) calls are submitted together.
     ///
     /// # Safety
     /// Until the terminal event has been taken, memory that the call refers to must stay valid,
-    /// unmoved and unused by other code, and its descriptors must stay open and usable by the
-    /// caller.
+    /// unmoved and unused by other code, and its descriptors must stay open.
     #[inline]
     pub unsafe fn submit_file(
         &mut self,
@@ -100,7 +100,7 @@ impl Driver {
         start: FileStart,
         in_flight: u32,
     ) {
-        // SAFETY: the contract of a job is the contract of this function.
+        // SAFETY: the caller fulfils the contract of this function, and a job requires the same.
         let job = unsafe { FileJob::new(token, call) };
         match self {
             Self::Uring(uring) => uring.submit_job(job, start, in_flight),
@@ -108,10 +108,10 @@ impl Driver {
         }
     }
 
-    /// Starts the queued operations, and waits.
+    /// Starts the queued operations, and waits for events as long as `wait` allows.
     ///
     /// # Errors
-    /// Returns an error that no retry can fix: the driver is no longer usable.
+    /// Returns the error of the system call. No retry can succeed: the driver is no longer usable.
     #[inline]
     pub fn turn(&mut self, wait: Wait) -> io::Result<()> {
         match self {
@@ -120,10 +120,10 @@ impl Driver {
         }
     }
 
-    /// Returns a descriptor that becomes readable when a turn has something to do, while the
-    /// notifier is [enabled](Self::enable_notifier). An event loop that also waits for other
-    /// things watches it for edges. It is a duplicate of the given eventfd, which other threads may
-    /// also write to, or of the epoll instance.
+    /// Returns a descriptor that another event loop can watch, edge-triggered. While the notifier
+    /// is [enabled](Self::enable_notifier), it becomes readable when a turn has something to do. It
+    /// is a duplicate of the given eventfd, which other threads may also write to, or of the epoll
+    /// instance.
     ///
     /// # Errors
     /// Returns the error of the system call.
@@ -134,8 +134,9 @@ impl Driver {
         }
     }
 
-    /// Makes the [notifier](Self::notifier) readable when something happens from now on. Returns
-    /// false if there is something to do already: then take a turn instead of waiting.
+    /// From now on, the [notifier](Self::notifier) becomes readable when a turn has something to
+    /// do. Returns false if a turn already has something to do: the caller must take one instead of
+    /// waiting.
     #[inline]
     pub fn enable_notifier(&mut self) -> bool {
         match self {
@@ -144,8 +145,7 @@ impl Driver {
         }
     }
 
-    /// Reverses [`enable_notifier`](Self::enable_notifier) for the length of a turn, whose events
-    /// need no notification.
+    /// Disables the [notifier](Self::notifier) during a turn, whose events need no notification.
     #[inline]
     pub fn disable_notifier(&mut self) {
         if let Self::Uring(uring) = self {
@@ -162,8 +162,8 @@ impl Driver {
         }
     }
 
-    /// Passes to `report` the tokens of the events at these `positions` after the next one, as far
-    /// as they are already known. The tokens are hints.
+    /// Passes the tokens of upcoming events to `report`, as far as they are known. The next event
+    /// has position 0. The tokens are hints: some may have no event.
     #[inline]
     pub fn upcoming_tokens(&self, positions: Range<u32>, report: impl FnMut(Token)) {
         match self {
@@ -172,7 +172,7 @@ impl Driver {
         }
     }
 
-    /// Returns true if every submitted operation has been started.
+    /// Returns true if every submitted operation has started.
     pub fn has_started_all(&self) -> bool {
         match self {
             Self::Uring(uring) => uring.has_started_all(),
@@ -180,8 +180,8 @@ impl Driver {
         }
     }
 
-    /// Returns true if a turn that does not wait would only check for events: nothing is queued to
-    /// start, and nothing is left over from the last turn.
+    /// Returns true if nothing is queued to start, and nothing is left over from the last turn. A
+    /// turn that does not wait would then only check for events.
     #[inline]
     pub fn has_nothing_queued(&self) -> bool {
         match self {
@@ -196,14 +196,14 @@ impl Driver {
     pub fn last_turn_started_all(&self) -> bool {
         match self {
             Self::Uring(uring) => uring.last_turn_started_all(),
-            // An operation is tried, or its arguments are copied, when it is submitted.
+            // The driver tries each operation, or copies its arguments, at submission.
             Self::Epoll(_) => true,
         }
     }
 
     /// Like [`last_turn_started_all`](Self::last_turn_started_all), but also requires that every
-    /// event so far has been taken. Then a `…Now` send that was submitted before the last turn and
-    /// has had no event was sent completely.
+    /// event so far has been taken. If so, every `…Now` send that was submitted before the last
+    /// turn and had no event has sent all its bytes.
     #[inline]
     pub fn sends_assumed_complete(&self) -> bool {
         match self {
@@ -212,22 +212,21 @@ impl Driver {
         }
     }
 
-    /// Returns true if [`MemoryOp::SendToNow`] is supported: on io_uring, since Linux 6.1.
+    /// Returns true if [`MemoryOp::SendToNow`] is supported. io_uring needs Linux 6.1.
     #[inline]
     pub fn supports_send_to_now(&self) -> bool {
         self.common().supports_send_to_now
     }
 
-    /// Returns true if `…Now` sends are made when they are submitted. Then a send
-    /// without an event was sent completely as soon as
-    /// [`sends_assumed_complete`](Self::sends_assumed_complete) returns true, even before the next
-    /// turn.
+    /// Returns true if `…Now` sends are made at submission. A send without an event is then
+    /// complete as soon as [`sends_assumed_complete`](Self::sends_assumed_complete) returns true,
+    /// even before the next turn.
     pub fn sends_on_submit(&self) -> bool {
         matches!(self, Self::Epoll(_))
     }
 
-    /// Publishes returned buffers, so that the kernel has [`Pool::with_kernel`] buffers for the
-    /// next operations. The caller calls this once before each turn.
+    /// Publishes returned buffers, so that the next operations can receive into them. The caller
+    /// calls this once before each turn.
     #[inline]
     pub fn refill(&mut self) {
         match self {
@@ -236,7 +235,7 @@ impl Driver {
         }
     }
 
-    /// Returns true once after the pools have been trimmed: the caller can free memory that it
+    /// Returns true once after each trim of the pools. The caller can then free memory that it
     /// keeps for reuse.
     #[inline]
     pub fn take_trimmed(&mut self) -> bool {
@@ -280,7 +279,8 @@ impl Driver {
     /// Creates the pool that datagrams are received into, unless it exists.
     ///
     /// # Errors
-    /// Returns `Unsupported` if the driver cannot receive messages, or an error of [`Pool::new`].
+    /// Returns `Unsupported` if the driver cannot receive messages, or the error of reserving or
+    /// registering the memory.
     pub fn open_datagram_pool(&mut self, size: PoolSize) -> io::Result<()> {
         match self {
             Self::Uring(uring) => uring.open_datagram_pool(size),
@@ -307,8 +307,8 @@ impl Driver {
         matches!(self, Self::Uring(_)) && self.kernel().real_descriptors()
     }
 
-    /// Closes a descriptor before it returns. No operation in flight may refer to the descriptor.
-    /// [`Op::Close`] closes it with the turn, which costs less.
+    /// Closes a descriptor at once. No operation in flight may refer to it. [`Op::Close`] costs
+    /// less, but closes the descriptor only with the turn.
     pub fn close_now(&mut self, fd: Fd) {
         match self {
             Self::Uring(uring) => uring.common.kernel.close(fd),
@@ -325,15 +325,15 @@ impl Driver {
         }
     }
 
-    /// Releases a descriptor that no operation in flight refers to. It stays open, and is used and
-    /// closed elsewhere.
+    /// Stops watching a descriptor that no operation in flight refers to. The descriptor stays
+    /// open, and other code uses and closes it.
     pub fn release(&mut self, fd: Fd) {
         if let Self::Epoll(epoll) = self {
             epoll.release(fd);
         }
     }
 
-    /// Returns the counters.
+    /// Returns the counters, some of which the layer above updates.
     #[inline]
     pub fn counters(&mut self) -> &mut Counters {
         &mut self.common_mut().counters

@@ -1,4 +1,4 @@
-//! State shared by both drivers: the kernel, the pools, the counters.
+//! State that both drivers have: the kernel, the pools and the counters.
 
 use crate::counters::Counters;
 use crate::pool::Pool;
@@ -6,14 +6,13 @@ use annulus_kernel::Kernel;
 use std::fmt;
 use std::rc::Rc;
 
-/// Driver state that the layers above read, including the receive memory. It is the first field of
-/// each driver, and `repr(C)` places it at offset zero, so it can be read without a branch on the
-/// driver.
+/// The part of a driver that the layers above read. It is the first field of each driver, and
+/// `repr(C)` places it at offset zero, so reading it needs no branch on the driver.
 pub(crate) struct DriverState {
     pub(crate) kernel: Rc<dyn Kernel>,
     /// The pool that streams receive into.
     pub(crate) pool: Rc<Pool>,
-    /// Created with the first datagram socket.
+    /// The pool that datagrams are received into, created with the first datagram socket.
     pub(crate) datagrams: Option<Rc<Pool>>,
     pub(crate) counters: Counters,
     /// Whether the pools have been trimmed since the layer above last asked.
@@ -25,8 +24,8 @@ pub(crate) struct DriverState {
 }
 
 impl DriverState {
-    /// Creates the state of a driver that has every feature; a driver that lacks one sets it to
-    /// false.
+    /// Creates the state of a driver that has every feature. A driver that lacks one sets its field
+    /// to false.
     pub(crate) fn new(kernel: Rc<dyn Kernel>, pool: Rc<Pool>) -> Self {
         Self {
             kernel,

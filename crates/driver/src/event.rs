@@ -3,22 +3,22 @@
 use crate::slots::Token;
 use rustix::io::Errno;
 
-/// One completion.
+/// What a driver reports about an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event {
     /// The token of the operation.
     pub token: Token,
-    /// A count, a descriptor, or an error. The sign of the errno is handled only in this type.
+    /// A count, a descriptor, or an error.
     pub result: Result<u32, Errno>,
-    /// Whether more events of the same operation follow. If false, this is the *terminal* event:
-    /// the memory of the operation belongs to the submitter again.
+    /// Whether the operation has further events. If false, this is the *terminal* event: the
+    /// operation's memory belongs to the submitter again.
     pub more: bool,
-    /// The pool buffer that was filled. Whoever takes the event must give it back.
+    /// The pool buffer that was filled. The code that takes the event must give the buffer back.
     pub buffer: Option<u16>,
 }
 
 impl Event {
-    /// Splits the result of a completion into a value or an error.
+    /// Converts the result of a completion into a value or an error.
     #[inline]
     pub(crate) fn outcome(answer: i32) -> Result<u32, Errno> {
         u32::try_from(answer).map_err(|_| Errno::from_raw_os_error(answer.wrapping_neg()))

@@ -3,13 +3,13 @@
 use crate::slots::Token;
 use annulus_kernel::Fd;
 
-/// An operation that refers to no memory of the submitter, as plain data: see
-/// [`Driver::submit`](crate::Driver::submit).
+/// An operation that refers to no memory of the submitter.
+/// [`Driver::submit`](crate::Driver::submit) starts it.
 #[derive(Clone, Copy, Debug)]
 pub enum Op {
-    /// Does nothing, but costs as much as an operation.
+    /// Does nothing. Its cost is the minimum cost of an operation.
     Nop,
-    /// Accepts connections until it ends; each event's value is a descriptor.
+    /// Accepts connections until the operation ends. The value of each event is a descriptor.
     AcceptMulti {
         /// The listening socket.
         fd: Fd,
@@ -19,12 +19,12 @@ pub enum Op {
         /// The listening socket.
         fd: Fd,
     },
-    /// Receives into the pool's buffers until it ends.
+    /// Receives into the pool's buffers until the operation ends.
     RecvMulti {
         /// The socket.
         fd: Fd,
         /// Number of bytes after which the operation ends; zero means no limit. The last receive
-        /// may exceed it by at most as many bytes again. Requires
+        /// may exceed the limit, but returns at most that many bytes itself. Requires
         /// [`Driver::supports_receive_limit`](crate::Driver::supports_receive_limit).
         limit: u32,
     },
@@ -61,8 +61,9 @@ pub enum Op {
     },
 }
 
-/// An operation that refers to memory of the submitter, as plain data. The memory must outlive the
-/// operation: see [`Driver::submit_memory`](crate::Driver::submit_memory).
+/// An operation that refers to memory of the submitter.
+/// [`Driver::submit_memory`](crate::Driver::submit_memory) starts it, and says how long the memory
+/// must stay valid.
 #[derive(Clone, Copy, Debug)]
 pub enum MemoryOp {
     /// Receives once into the submitter's memory.
@@ -74,9 +75,9 @@ pub enum MemoryOp {
         /// Maximum number of bytes to receive.
         len: u32,
     },
-    /// Receives messages until it ends, each into a buffer of the pool of its token's kind. A
-    /// `struct msghdr`, which must outlive the submission, gives the space for the name and the
-    /// control messages; it has no vectors. A filled buffer has the layout of
+    /// Receives messages until the operation ends, each into a buffer of the pool that the token's
+    /// kind selects. A `struct msghdr` gives the space for the name and the control messages; it
+    /// has no vectors, and must outlive the submission. A filled buffer has the layout of
     /// [`annulus_kernel::MessageLayout`], and the event's value counts from the start of the
     /// buffer, so it is never zero. An empty message may end the operation.
     RecvMessages {
@@ -86,15 +87,16 @@ pub enum MemoryOp {
         header: *const u8,
     },
     /// Receives one message into the memory that a `struct msghdr` refers to, like `recvmsg(2)`.
-    /// The event's value is the length of the message, even if it was truncated.
+    /// The event's value is the full length of the message, even if the message was truncated.
     RecvMessage {
         /// The socket.
         fd: Fd,
         /// The `struct msghdr`.
         header: *mut u8,
     },
-    /// Sends a message without blocking: no event if it was sent, otherwise an event with the
-    /// error. The `struct msghdr` and everything it refers to must outlive the operation.
+    /// Sends a message without blocking. A send that succeeds has no event; one that fails has an
+    /// event with the error. The `struct msghdr` and everything it refers to must outlive the
+    /// operation.
     SendMessageNow {
         /// The socket.
         fd: Fd,
@@ -102,7 +104,7 @@ pub enum MemoryOp {
         header: *const u8,
     },
     /// Sends one datagram to an address without blocking: like `SendMessageNow`, but without a
-    /// header. Bytes and address must outlive the operation. Requires
+    /// header. The bytes and the address must outlive the operation. Requires
     /// [`Driver::supports_send_to_now`](crate::Driver::supports_send_to_now).
     SendToNow {
         /// The socket.
@@ -116,8 +118,8 @@ pub enum MemoryOp {
         /// The length of the destination's address.
         to_len: u16,
     },
-    /// Sends without blocking: no event if everything was sent, otherwise an event with the short
-    /// count or the error.
+    /// Sends without blocking. A send of all bytes has no event; otherwise the event has the
+    /// smaller count or the error.
     SendNow {
         /// The socket.
         fd: Fd,
@@ -126,15 +128,15 @@ pub enum MemoryOp {
         /// Number of bytes.
         len: u32,
     },
-    /// Like `SendNow`, but sends the vectors of a `struct msghdr`. Header and vectors need only
-    /// outlive the submission.
+    /// Like `SendNow`, but sends the vectors of a `struct msghdr`. The header and the vectors need
+    /// only outlive the submission.
     SendVectorNow {
         /// The socket.
         fd: Fd,
         /// The `struct msghdr`.
         header: *const u8,
     },
-    /// Sends everything, waiting for space.
+    /// Sends all bytes, and waits for space if necessary.
     Send {
         /// The socket.
         fd: Fd,
@@ -151,8 +153,8 @@ pub enum MemoryOp {
         header: *const u8,
     },
     /// Like `Send`, but without a copy (`IORING_OP_SEND_ZC`): the kernel reads the memory until the
-    /// terminal event. If the event with the result has [`more`](crate::Event::more) set, the
-    /// terminal event follows, and only says that the memory is free. Fails with `EOPNOTSUPP` if
+    /// terminal event. If the event with the result has [`more`](crate::Event::more) set, a
+    /// terminal event follows, which says only that the memory is free. Fails with `EOPNOTSUPP` if
     /// the socket does not support it. Requires a driver that was [set up for
     /// it](crate::UringConfig::zero_copy).
     SendZeroCopy {
@@ -171,7 +173,7 @@ pub enum MemoryOp {
         /// The `struct msghdr`.
         header: *const u8,
     },
-    /// Connects.
+    /// Connects a socket to an address.
     Connect {
         /// The socket.
         fd: Fd,
@@ -187,8 +189,8 @@ pub enum MemoryOp {
 pub enum FileStart {
     /// Submitted with the turn.
     WithTurn,
-    /// Submitted before the end of the turn, since the call waits for a device, which then works
-    /// while tasks run. While many calls are in flight, the end of the turn is soon enough.
+    /// Submitted before the end of the turn, so that the device that the call waits for works while
+    /// tasks run. While many calls are in flight, the end of the turn is soon enough.
     Early,
     /// Made on a separate thread, since it may hang. Only a few calls of one group, such as calls
     /// on one mount, run at once.

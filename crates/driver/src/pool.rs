@@ -1,9 +1,9 @@
 //! Receive memory: buffers of one size in one reserved range.
 //!
 //! A buffer is in one of three states: *idle* in the pool, with the *kernel*, or *lent* to a user.
-//! The kernel has only as many as turns need (`depth`); the buffer that was returned last is used
-//! first. The memory of buffers that have not been needed for a while goes back to the system.
-//! Resident memory is counted by the bytes that receives have written.
+//! The kernel has only as many as turns need (`depth`), and the buffer that was returned last is
+//! used first. The memory of buffers that have not been needed for a while goes back to the system.
+//! Resident memory is computed from the bytes that receives have written.
 #![allow(unsafe_code)]
 
 mod budget;
@@ -23,7 +23,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Number of refills after which the pool is fitted to recent demand.
+/// Number of refills per period. After each period, the pool is fitted to the demand of that
+/// period.
 const REFILLS_PER_PERIOD: u32 = 4096;
 
 /// The memory to give back to the system.
@@ -31,18 +32,17 @@ const REFILLS_PER_PERIOD: u32 = 4096;
 pub(crate) enum Trim {
     /// All memory that is not in use, after a time without receives.
     Everything,
-    /// Memory that has not been needed since the last trim, however few turns that was: idle
-    /// buffers that no turn used, and buffers that were once filled further than any receive has
-    /// filled one since.
+    /// Memory that has not been needed since the last trim: idle buffers that no turn used, and
+    /// buffers with more memory than the largest receive since then filled.
     Surplus,
 }
 
 impl Trim {
-    /// Time from a receive to the trim of the pools.
+    /// Time that the trim timer runs before it trims the pools.
     pub(crate) const DELAY: Duration = Duration::from_secs(10);
 
-    /// Returns the trim after that time: everything if nothing has happened meanwhile, otherwise
-    /// the surplus.
+    /// Returns the trim that is due after the delay: everything if the driver had no events
+    /// meanwhile, otherwise the surplus.
     pub(crate) fn after(has_rested: bool) -> Self {
         if has_rested { Self::Everything } else { Self::Surplus }
     }
@@ -68,9 +68,9 @@ struct Buffers {
     /// A depth, and the number of buffers that the budget allows the kernel at that depth; `None`
     /// until computed.
     fitted: Option<(u32, u32)>,
-    /// Number of lent buffers above which a lease may have to own heap memory.
+    /// Number of lent buffers above which received bytes may have to be copied to the heap.
     check_above: u32,
-    /// Bytes of a buffer that the next receive into it may fill.
+    /// Maximum bytes that the next receive may write to a buffer.
     len: u32,
     /// Buffers given back since the last refill; the last is the most likely to be cached.
     returned: Vec<u16>,
@@ -186,8 +186,8 @@ impl Pool {
         self.buffers.borrow().with_kernel
     }
 
-    /// Returns how many buffers each of `streams` may take now so that all of them get some. There
-    /// is no limit while the pool can still give the kernel more buffers.
+    /// Returns how many buffers each of `streams` streams may take now, so that all of them get
+    /// some. Returns `u32::MAX` while the pool can still give the kernel more buffers.
     pub fn buffers_per_stream(&self, streams: usize) -> u32 {
         let buffers = self.buffers.borrow();
         let at_its_limit =
@@ -300,17 +300,16 @@ impl Pool {
         buffers.with_kernel = self.size.count - buffers.lent;
     }
 
-    /// Takes a buffer back from a user. It can go to the kernel with the next turn.
+    /// Takes a buffer back from a user. The kernel can get it with the next refill.
     ///
     /// # Panics
-    /// Panics if the buffer is not lent, so it was returned twice.
+    /// Panics if the buffer is not lent, for example because it was returned twice.
     #[inline]
     pub fn give_back(&self, id: u16) {
         self.buffers.borrow_mut().take_back(id);
     }
 
-    /// Records that a receive found no buffer with the kernel, or was not armed because it would
-    /// find none.
+    /// Records that a receive found no buffer, or was not armed because it would have found none.
     #[inline]
     pub fn record_shortage(&self) {
         let buffers = &mut *self.buffers.borrow_mut();
@@ -318,7 +317,7 @@ impl Pool {
         buffers.fitted = None;
     }
 
-    /// Takes returned buffers back, and passes to `publish` those that the kernel gets now.
+    /// Takes returned buffers back, and passes the buffers that the kernel gets now to `publish`.
     #[inline]
     pub(crate) fn refill(&self, publish: impl FnMut(*mut u8, u32, u16)) {
         if self.count_refill() {
@@ -326,8 +325,8 @@ impl Pool {
         }
     }
 
-    /// Counts a refill. Returns true if it has work: since the last one a buffer was taken,
-    /// returned or missing, or the budget has changed; or a period ends.
+    /// Counts a refill. Returns true if the refill has work to do: a buffer was taken, returned or
+    /// missing since the last one, the budget has changed or is tight, or a period ends.
     #[inline]
     fn count_refill(&self) -> bool {
         let buffers = &mut *self.buffers.borrow_mut();
@@ -411,8 +410,8 @@ impl Buffers {
         self.returned.push(id);
     }
 
-    /// Returns the next buffer to use: the most recently returned one if any, and a fresh one only
-    /// as the last choice.
+    /// Returns the next buffer to use: the most recently returned one, if any; one that was never
+    /// used only as the last choice.
     #[inline]
     fn next_id(&mut self, most: u32) -> Option<u16> {
         self.returned.pop().or_else(|| self.idle.pop()).or_else(|| self.cold.pop()).or_else(|| {
@@ -431,8 +430,8 @@ impl Buffers {
         }
     }
 
-    /// Fits the depth to the buffers that the turns of the period took, and discards the memory of
-    /// buffers that none of them used.
+    /// Fits the depth to the demand of the period, and discards the memory of idle buffers that
+    /// none of its turns used.
     fn shrink(&mut self, pool: &Pool) {
         self.depth.end_period();
         let Self { idle, cold, written, .. } = self;

@@ -1,5 +1,5 @@
-//! Slots with generations, in fixed chunks that never move; and tokens, which identify operations
-//! in flight and contain the slot.
+//! Slots with generations, in chunks that never move, and tokens, which identify operations in
+//! flight and contain their slot.
 
 use annulus_kernel::prefetch;
 use std::fmt;
@@ -57,12 +57,13 @@ pub struct Token(u64);
 impl Token {
     /// The token of operations whose events are dropped.
     pub const IGNORED: Self = Self(0);
-    /// Creates the token of a driver's own operation: the layer above never sees its events.
+    /// Creates the token of an operation of the driver itself, whose events the layer above never
+    /// sees.
     pub(crate) const fn internal(slot: u32) -> Self {
         Self(slot as u64)
     }
 
-    /// The number of generations; they wrap.
+    /// The number of generations, after which they start again at zero.
     pub const GENERATIONS: u32 = 1 << 24;
 
     /// Creates a token; the generation is truncated to 24 bits.
@@ -115,7 +116,8 @@ pub struct SlotId {
 }
 
 impl SlotId {
-    /// Returns the token of an operation of this slot. At most one of each kind is in flight.
+    /// Returns the token of an operation of this slot. A slot has at most one operation of each
+    /// kind in flight.
     #[inline]
     pub fn token(self, kind: OpKind) -> Token {
         Token::new(kind, self.generation, self.index)
@@ -224,7 +226,7 @@ impl<T> Slab<T> {
         SlotId { index, generation: slot.generation }
     }
 
-    /// Returns the value with this identity, unless it is gone.
+    /// Returns the value with this identity, or `None` if it has been removed.
     #[inline]
     pub fn find(&mut self, id: SlotId) -> Option<&mut T> {
         let SlotId { index, generation } = id;
@@ -247,7 +249,7 @@ impl<T> Slab<T> {
     /// Returns the value in a slot that is known to be in use.
     ///
     /// # Panics
-    /// Panics if the slot is free: the code that uses the index has outlived its value.
+    /// Panics if the slot is free: the index was used after its value was removed.
     #[inline]
     pub fn get(&mut self, index: u32) -> &mut T {
         self.get_with_id(index).1

@@ -1,10 +1,9 @@
-//! Threads for file calls that io_uring cannot make: a system call that blocks holds up one thread,
-//! not the loop.
+//! Threads that make the file calls that no ring makes: a system call that blocks delays one of
+//! these threads, not the loop.
 //!
-//! Threads start when they are first needed, and no more of them than calls. An eventfd, which
-//! exists from the start, signals to the driver that calls have ended. Calls that may wait for
-//! another process instead of a device go to a separate thread: see `poll_thread`. Calls that may
-//! hang go to other threads: see `isolated`.
+//! A thread starts only if a call finds all others busy. An eventfd tells the driver that calls
+//! have ended. Calls that may wait for another process go to a separate thread: see `poll_thread`.
+//! Calls that may hang go to other threads: see `isolated`.
 #![allow(unsafe_code)]
 
 mod file_job;
@@ -27,12 +26,12 @@ use std::thread::{self, JoinHandle};
 /// Maximum number of threads for calls that cannot hang. io_uring's own workers have the same
 /// limit.
 const MAX_WORKER_THREADS: usize = 4;
-/// Bytes of stack per thread. The threads only make system calls.
+/// Bytes of stack per thread, which only makes system calls.
 const STACK_BYTES: usize = 64 * 1024;
 
-/// The error of a call that needs a thread when none can be started. No file call fails with it
-/// otherwise. `EAGAIN`, which the system returns if it cannot create a thread, could be mistaken
-/// for a call that would block.
+/// The error of a call that needs a thread when none can be started. No system call for a file
+/// fails with this error. `EAGAIN`, the system's error for a failed thread creation, would look
+/// like a call that would block.
 pub const NO_THREAD: Errno = Errno::USERS;
 
 #[derive(Default)]
@@ -40,7 +39,7 @@ struct WorkerQueues {
     jobs: VecDeque<FileJob>,
     done: Vec<Event>,
     threads: Vec<JoinHandle<()>>,
-    /// Number of threads that are in a call.
+    /// Number of threads that are making a call.
     busy: usize,
     /// Number of threads that wait for a call and have not been woken.
     idle: usize,
@@ -55,9 +54,10 @@ struct WorkerThreads {
     work: Condvar,
     /// Wakes the threads for calls that may hang.
     isolated_work: Condvar,
-    /// Readable once calls have ended.
+    /// Readable while events of ended calls have not been taken.
     done_fd: EventFd,
-    /// Also signalled if another event loop waits for the driver.
+    /// The eventfd of another event loop that waits for the driver, signalled together with
+    /// `done_fd`.
     notifier: OnceLock<EventFd>,
     /// Wakes the poll thread.
     wake_fd: EventFd,
@@ -80,20 +80,20 @@ impl Workers {
         })))
     }
 
-    /// Makes the workers also signal this eventfd when calls end. If several are set, the first
-    /// stays.
+    /// Makes the workers also signal this eventfd when calls end. Later calls of this function have
+    /// no effect.
     pub(crate) fn set_notifier(&self, notifier: EventFd) {
         _ = self.0.notifier.set(notifier);
     }
 
-    /// Returns a descriptor that gets an edge when calls end.
+    /// Returns a descriptor that becomes readable when calls end.
     pub(crate) fn done_fd(&self) -> Fd {
         // The driver that watches the descriptor owns the `Workers`, and drops them last or
         // together with its ring or epoll instance.
         fd_of(&self.0.done_fd)
     }
 
-    /// Queues a call. A call that may hang has a group.
+    /// Queues a call, which has a group if it may hang.
     ///
     /// # Errors
     /// Returns the event of the job, with [`NO_THREAD`], if there is no thread and none can be
@@ -221,7 +221,7 @@ impl WorkerThreads {
             let result = job.run();
             let mut state = self.state();
             state.busy -= 1;
-            // If earlier events have not been taken yet, neither has their signal.
+            // Earlier events that have not been taken have already caused a signal.
             let signals = state.done.is_empty();
             state.done.push(job.end(result));
             drop(state);
@@ -247,10 +247,10 @@ impl WorkerThreads {
     }
 }
 
-/// Returns the descriptor of an eventfd, to watch while [`WorkerThreads`] owns it.
+/// Returns the descriptor of an eventfd that [`WorkerThreads`] owns.
 fn fd_of(eventfd: &EventFd) -> Fd {
-    // SAFETY: it is open as long as `WorkerThreads` exists, which outlives each watch and each poll
-    // of it.
+    // SAFETY: the eventfd is open as long as `WorkerThreads` exists, and no watch or poll of the
+    // eventfd outlives that.
     unsafe { Fd::from_raw(eventfd.as_fd().as_raw_fd()) }
 }
 
@@ -266,7 +266,7 @@ mod tests {
         Token::new(OpKind::File, 1, slot)
     }
 
-    /// Submits a call that uses memory and descriptors of the test.
+    /// Submits a call that cannot hang and uses memory and descriptors of the test.
     pub(super) fn submit(workers: &Workers, slot: u32, call: FileCall) {
         // SAFETY: each test keeps its buffers and files, and reads the buffers only after it has
         // waited for the events.
@@ -325,7 +325,7 @@ mod tests {
         assert!(wait_for(&workers, MAX_WORKER_THREADS).iter().all(|event| event.result == Ok(0)));
     }
 
-    /// Submits a call that locks the given file, as a call that may hang.
+    /// Submits a call that locks the given file, marked as a call that may hang.
     fn submit_hanging(workers: &Workers, group: u64, slot: u32, lock: &std::fs::File) {
         let call = FileCall::Lock { fd: lock.as_raw_fd(), operation: 2 };
         // SAFETY: each test keeps its files open as long as calls may use them.
@@ -333,7 +333,8 @@ mod tests {
         assert!(workers.submit(job, Some(group)).is_ok(), "no thread can be started");
     }
 
-    /// Returns a file that holds a lock, and another open of the file, whose lock would wait.
+    /// Opens a file twice: the first returned handle holds its lock, and a lock call on the second
+    /// waits.
     fn held_lock(name: &str) -> (std::fs::File, std::fs::File) {
         let path = std::env::temp_dir().join(format!("annulus-{name}-{}", std::process::id()));
         let held = std::fs::File::create(&path).unwrap();
@@ -380,16 +381,16 @@ mod tests {
     }
 
     #[test]
-    fn the_end_does_not_wait_for_hanging_calls_and_closes_descriptors() {
+    fn drop_does_not_wait_for_hanging_calls_and_closes_descriptors() {
         let (held, wanted) = held_lock("isolated-end");
         let workers = Workers::new().unwrap();
         (0..100).for_each(|slot| submit_hanging(&workers, 1, slot, &wanted));
         let (reader, writer) = rustix::pipe::pipe().unwrap();
-        // SAFETY: the descriptor has no other owner, and is closed by the workers.
+        // SAFETY: the descriptor has no other owner, and the workers close it.
         let writer = unsafe { Fd::from_raw(std::os::fd::IntoRawFd::into_raw_fd(writer)) };
         workers.close_isolated(2, writer);
         drop(workers);
-        // Threads may still be about to lock it.
+        // A thread may still be about to lock this file.
         std::mem::forget(wanted);
         assert_eq!(rustix::io::read(&reader, &mut [0; 1]), Ok(0), "the write end was not closed");
         rustix::fs::flock(&held, FlockOperation::Unlock).unwrap();

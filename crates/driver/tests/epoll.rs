@@ -13,8 +13,7 @@ use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::rc::Rc;
 use std::time::Duration;
 
-/// Maximum number of events of one descriptor before others are served, and a few more
-/// because the last one may fill several buffers.
+/// Maximum number of events of one descriptor before others are served, with some slack.
 const MAX_EVENTS_PER_TURN: usize = 32 + 8;
 
 #[test]
@@ -25,7 +24,7 @@ fn a_flood_does_not_delay_other_descriptors() {
     let flooding = rig.start(OpKind::Recv, Op::RecvMulti { fd: loud, limit: 0 });
     let waiting = rig.start(OpKind::Recv, Op::RecvMulti { fd: quiet, limit: 0 });
     rig.expect_silence();
-    // More than one turn's share is available at once.
+    // The peer sends more than the driver receives from one descriptor in a turn.
     write(&mut flood, &pattern(300_000));
     write(&mut peer, b"me too");
     let (mut before, mut after, mut heard) = (0, 0, false);
@@ -95,12 +94,12 @@ fn a_released_descriptor_can_be_used_elsewhere() {
     write(&mut peer, b"one");
     assert_eq!(rig.receive(fd, 3), b"one");
     rig.driver.release(fd);
-    // Another driver uses it, like a runtime on another thread.
+    // Another driver uses the descriptor, as a runtime on another thread would.
     let mut other = Rig::epoll();
     write(&mut peer, b"two");
     assert_eq!(other.receive(fd, 3), b"two");
     other.driver.release(fd);
-    // SAFETY: both drivers have released it, and this is the only close.
+    // SAFETY: both drivers have released the descriptor, and this is its only close.
     drop(unsafe { OwnedFd::from_raw_fd(fd.raw()) });
     let (next, mut peer) = connection_with_number(600);
     let token = rig.start(OpKind::Recv, Op::RecvMulti { fd: next, limit: 0 });
@@ -140,7 +139,7 @@ fn waits_last_as_long_as_requested() {
             assert!(rig.turn(Wait::UpTo(Some(left))).is_empty());
             turns += 1;
         }
-        // An earlier timer may still expire, once.
+        // The timer of the previous wait may still expire once.
         assert!(turns <= 3, "{turns} turns for one wait of {wait:?}");
     }
 }

@@ -42,7 +42,6 @@ fn every_second_call_for_a_device_is_submitted_before_the_turn() {
     });
 }
 
-/// The more calls are in flight, the more of them are submitted by one system call.
 #[test]
 fn early_calls_are_submitted_in_larger_batches_while_more_are_in_flight() {
     on_each_driver(|rig| {

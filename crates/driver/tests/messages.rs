@@ -19,7 +19,7 @@ use std::ptr;
 const DATAGRAM_POOL_SIZE: PoolSize = PoolSize { buffer: 8192, count: 8 };
 const MESSAGE_LAYOUT: MessageLayout = MessageLayout { name: 32, control: 80 };
 
-/// The header for receiving several messages.
+/// The header for receiving messages into pool buffers.
 const RECEIVE_HEADER: &MsgHeader = &MsgHeader {
     name_len: MESSAGE_LAYOUT.name as u32,
     control_len: MESSAGE_LAYOUT.control,

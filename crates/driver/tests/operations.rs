@@ -27,7 +27,6 @@ fn listener_at(address: SocketAddr) -> (Fd, SocketAddr) {
     (owned(listener.into_raw_fd()), address)
 }
 
-/// An unconnected socket.
 fn socket() -> Fd {
     use annulus_kernel::{Domain, Kernel, Linux, SocketType};
     owned(Linux.socket(Domain::Inet, SocketType::Stream, true).unwrap())
@@ -180,8 +179,8 @@ fn a_limit_ends_a_receive_and_the_next_gets_the_rest() {
         let sent = pattern(5 * POOL_SIZE.buffer as usize);
         write(&mut peer, &sent);
         let mut got = Vec::new();
-        // The receive that reaches the limit is the last one. It may exceed the limit, but by
-        // itself returns no more bytes than the limit.
+        // The receive that reaches the limit is the last one. The total may exceed the limit, but
+        // no single receive does.
         for limit in [POOL_SIZE.buffer + 1, 1, 2 * POOL_SIZE.buffer, 7] {
             let token = rig.start(OpKind::Recv, Op::RecvMulti { fd, limit });
             let (before, mut more) = (got.len(), true);
@@ -357,7 +356,8 @@ fn a_waiting_send_fails_when_the_peer_resets() {
         drop(peer);
         let mut event = rig.event(token);
         if event.result.is_ok() {
-            // If some bytes were sent meanwhile, their count comes first.
+            // If some bytes were sent before the reset, the send reports their count, and only the
+            // next send fails.
             let token = rig.start_memory(OpKind::Send, op);
             event = rig.event(token);
         }

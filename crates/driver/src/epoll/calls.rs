@@ -1,4 +1,4 @@
-//! System calls whose answers must be translated before an operation can report them.
+//! System calls whose results must be translated before an operation can report them.
 #![allow(unsafe_code)]
 
 use annulus_kernel::{Address, Fd, IoVec, Kernel, MsgHeader, SocketOption};
@@ -12,7 +12,7 @@ pub(super) fn check_ready(kernel: &dyn Kernel, fd: Fd, events: PollFlags) -> Res
 }
 
 /// Returns true if a short receive means that the socket is empty. On a Unix stream it does not: a
-/// receive there also ends after a passed descriptor, and before bytes from another sender.
+/// receive there also ends after a passed descriptor, or before bytes from another sender.
 #[cold]
 pub(super) fn is_tcp(kernel: &dyn Kernel, fd: Fd) -> bool {
     kernel.option(fd, SocketOption::Protocol).is_ok_and(|protocol| protocol == SocketOption::TCP)

@@ -52,7 +52,7 @@ impl Epoll {
         }
     }
 
-    /// Tries the operation of a descriptor that has one.
+    /// Tries the input operation of a descriptor, if it has one.
     #[inline]
     pub(super) fn attempt_input(&mut self, fd: Fd) -> Option<Event> {
         let watch = self.watches.get(fd);
@@ -60,7 +60,7 @@ impl Epoll {
         match input {
             InputOp::Pooled { left, multi } => self.receive_pooled(fd, token, left, multi),
             // SAFETY: the caller of `start_input` guarantees that the memory belongs to the
-            // operation until its terminal event, which is not out yet.
+            // operation until its terminal event, which has not been reported yet.
             InputOp::Submitter { buffer, len } => unsafe { self.receive(fd, token, buffer, len) },
             InputOp::Accept { multi } => self.accept(fd, token, multi),
             InputOp::Messages { layout } => self.receive_messages(fd, token, layout),
@@ -99,7 +99,7 @@ impl Epoll {
         Some(Event { token, result: Ok(count), more, buffer: Some(id) })
     }
 
-    /// Updates the readiness of a descriptor, and the byte budget, after a receive.
+    /// Updates the readiness of a descriptor and the byte budget after a receive.
     #[inline]
     fn record_receive(&mut self, fd: Fd, count: u32, len: u32) {
         let watch = self.watches.get(fd);

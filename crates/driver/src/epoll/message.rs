@@ -1,5 +1,5 @@
 //! Messages: datagrams, and bytes with control messages. One call receives several datagrams, into
-//! buffers with io_uring's layout.
+//! buffers with the same layout as on io_uring.
 #![allow(unsafe_code)]
 
 use super::Epoll;
@@ -14,7 +14,7 @@ use std::rc::Rc;
 /// Maximum number of messages that one call receives.
 const MAX_BATCH_MESSAGES: usize = 32;
 /// Number of messages requested if the last call did not fill every buffer. It is more than one, so
-/// that a single message leaves a buffer empty, which shows that the socket has no more.
+/// that a single message leaves a buffer empty, which shows that the socket is empty.
 const SMALL_BATCH_MESSAGES: usize = 4;
 
 /// The arguments of a call that receives several messages. Slots point to vectors of the same
@@ -60,7 +60,7 @@ impl MessageBatch {
         self.slots[at].header = MsgHeader {
             name,
             name_len: layout.name as u32,
-            // Set by the receive.
+            // `receive` sets the vectors.
             vectors: ptr::null(),
             vector_count: 1,
             control,
@@ -73,7 +73,7 @@ impl MessageBatch {
     fn receive(&mut self, kernel: &dyn Kernel, fd: Fd) -> Result<usize, Errno> {
         let (slots, vectors) = (&mut self.slots[..self.len], self.vectors.as_ptr());
         for (at, slot) in slots.iter_mut().enumerate() {
-            // Set only now: using the whole batch later would invalidate the pointer.
+            // Set only here: a later use of the whole batch would invalidate the pointer.
             slot.header.vectors = vectors.wrapping_add(at);
         }
         // SAFETY: the slots point into buffers that are lent to this driver, and to vectors of this
@@ -81,7 +81,7 @@ impl MessageBatch {
         unsafe { kernel.receive_messages(fd, slots) }
     }
 
-    /// Returns the head of a received message, which goes at the start of its buffer.
+    /// Returns the head of a received message, which belongs at the start of its buffer.
     fn head(&self, at: usize) -> MessageHead {
         let MessageSlot { header, len } = &self.slots[at];
         MessageHead {
@@ -157,8 +157,8 @@ impl Epoll {
         for at in 0..count {
             let (id, head) = (batch.ids[at], batch.head(at));
             let payload = batch.vectors[at].len.min(head.payload_len as usize);
-            // SAFETY: the buffer is lent to this driver until its event has been taken, and begins
-            // with space for the head.
+            // SAFETY: the buffer is lent to this driver until its event has been taken, and `point`
+            // has checked that the head fits.
             unsafe {
                 self.pool_of(token)
                     .address(id)
@@ -179,8 +179,8 @@ impl Epoll {
         self.ready_events.pop_front()
     }
 
-    /// Ends a non-blocking send: an event only if it failed. If there was no space, the socket is
-    /// not writable until the next edge.
+    /// Ends a non-blocking send, which has an event only if it failed. If the socket had no space,
+    /// it is not writable until the next edge.
     pub(super) fn finish_message_now(&mut self, token: Token, fd: Fd, sent: Result<usize, Errno>) {
         let Err(errno) = sent else { return };
         if errno == Errno::AGAIN

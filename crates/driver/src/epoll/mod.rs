@@ -2,10 +2,10 @@
 //! readiness.
 //!
 //! An operation that may wait goes through these states:
-//! - *submitted*: recorded with its descriptor, which is registered with epoll, edge-triggered;
-//!   once for all events, except that a datagram socket is registered for writability only while a
-//!   send waits;
-//! - *waiting* until an edge arrives; if one arrived earlier, the descriptor is queued at once;
+//! - *submitted*: recorded with its descriptor, which is registered with epoll once,
+//!   edge-triggered, for all events (a datagram socket is registered for writability only while a
+//!   send waits);
+//! - *waiting* until an edge arrives; if one has arrived earlier, the descriptor is queued at once;
 //! - *tried* when the layer above asks for the next event: it produces an event, or waits
 //!   again.
 //!
@@ -76,7 +76,7 @@ pub struct Epoll {
     max_bytes_per_turn: u32,
     /// Events that are ready, oldest first.
     ready_events: VecDeque<Event>,
-    /// Reused by each receive of messages.
+    /// The arguments of a receive of messages, reused by each.
     batch: Option<Box<MessageBatch>>,
     trim_timer: TrimTimer,
     /// The trim to carry out in this turn.
@@ -127,7 +127,7 @@ impl Epoll {
             Op::Readable { fd } => (fd, InputOp::Readable { multi: true }),
             Op::ReadableOnce { fd } => (fd, InputOp::Readable { multi: false }),
             Op::WritableOnce { fd } => {
-                // SAFETY: a wait refers to no memory.
+                // SAFETY: waiting for writability refers to no memory.
                 return unsafe { self.start_output(token, fd, OutputKind::AwaitWritable, &[]) };
             }
             Op::Nop => return self.end(token, Ok(0)),
@@ -197,8 +197,7 @@ impl Epoll {
                 unsafe { self.start_input(token, fd, InputOp::Submitter { buffer, len }) };
             }
             MemoryOp::RecvMessages { fd, header } => {
-                // SAFETY: the caller guarantees that the header is a live `struct msghdr` during
-                // the submission.
+                // SAFETY: the caller keeps the header valid during the submission.
                 let header = unsafe { &*header.cast::<MsgHeader>() };
                 let layout =
                     MessageLayout { name: header.name_len as usize, control: header.control_len };
@@ -280,7 +279,7 @@ impl Epoll {
 
     fn cancel(&mut self, target: Token) {
         if let (OpKind::File, Some(workers)) = (target.kind(), &self.workers) {
-            // A call that has started ends by itself.
+            // A call that has started cannot be cancelled; it reports its own result.
             _ = workers.cancel(target);
         }
         let Some(fd) = self.watches.fd_of(target) else { return };
@@ -301,7 +300,7 @@ impl Epoll {
         self.common.kernel.close(fd);
     }
 
-    /// Stops watching a descriptor that stays open, and is used elsewhere.
+    /// Stops watching a descriptor that stays open and that other code will use.
     pub(crate) fn release(&mut self, fd: Fd) {
         if self.watches.find(fd).is_some_and(|watch| watch.registered) {
             self.poller.remove(fd);
@@ -341,12 +340,12 @@ impl Epoll {
         Ok(())
     }
 
-    /// The epoll instance itself, which is readable while a watched descriptor is.
+    /// Returns a duplicate of the epoll instance, which becomes readable with each edge.
     pub(crate) fn notifier(&self) -> io::Result<OwnedFd> {
         self.poller.duplicate()
     }
 
-    /// Returns true if everything that the last turn found is done, and it found all edges.
+    /// Returns true if the last turn found all edges, and nothing that it found is left to do.
     pub(crate) fn is_drained(&self) -> bool {
         self.ready_events.is_empty() && self.queue.is_empty() && self.poller.has_all_edges()
     }
@@ -388,8 +387,8 @@ impl Epoll {
         None
     }
 
-    /// Moves on to the next descriptor. If the turn has no budget left, the rest stay queued for
-    /// the next turn.
+    /// Moves on to the next descriptor. If the turn has no bytes left, the other descriptors stay
+    /// queued for the next turn.
     #[inline]
     fn next_descriptor(&mut self, fd: Fd) {
         self.queue.pop_front();

@@ -10,10 +10,10 @@ use annulus_kernel::{Fd, IoVec, Kernel, MsgHeader};
 use rustix::event::PollFlags;
 use rustix::io::Errno;
 
-/// Bytes after which a send ends, so that its count fits an event.
+/// Bytes after which a send ends, so that its count fits into an event.
 const MAX_SEND_BYTES: usize = 1 << 30;
 
-/// What an operation does.
+/// The operation, with its arguments.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum OutputKind {
     /// Sends parts with the name and the control messages of a header; both stay valid until the
@@ -26,7 +26,7 @@ pub(super) enum OutputKind {
     },
 }
 
-/// An operation that waits for output.
+/// An operation that waits for its descriptor to become writable.
 #[derive(Debug)]
 pub(super) struct OutputOp {
     pub(super) token: Token,
@@ -59,7 +59,7 @@ impl OutputOp {
         self.parts.extend_from_slice(parts);
     }
 
-    /// Continues as far as possible, and returns `None` if the operation must wait.
+    /// Makes as much progress as possible, and returns `None` if the operation must wait.
     pub(super) fn attempt(&mut self, kernel: &dyn Kernel) -> Option<Result<u32, Errno>> {
         match self.kind {
             OutputKind::Send(header) => self.send(kernel, header),
@@ -69,15 +69,15 @@ impl OutputOp {
             }
             OutputKind::Connect { address, len } => {
                 // SAFETY: the address is valid until the terminal event (`Driver::submit_memory`),
-                // which is not out yet.
+                // which has not been reported yet.
                 let outcome = unsafe { calls::connect(kernel, self.fd, address, len) };
                 (outcome != Err(Errno::AGAIN)).then_some(outcome)
             }
         }
     }
 
-    /// Returns the result if the send fails or is cancelled now: the count of sent bytes, if any,
-    /// otherwise the error.
+    /// Returns the result of an operation that fails or is cancelled: the number of bytes sent, if
+    /// any, otherwise the error.
     pub(super) fn end_early(&self, errno: Errno) -> Result<u32, Errno> {
         if self.sent > 0 { Ok(self.sent as u32) } else { Err(errno) }
     }
@@ -87,8 +87,8 @@ impl OutputOp {
         let (vectors, vector_count) = (rest.as_ptr(), rest.len());
         let control_len = if self.sent == 0 { header.control_len } else { 0 };
         let header = MsgHeader { vectors, vector_count, control_len, ..header };
-        // SAFETY: bytes and control messages are valid until the terminal event
-        // (`Driver::submit_memory`), which is not out yet.
+        // SAFETY: the bytes and the control messages are valid until the terminal event
+        // (`Driver::submit_memory`), which has not been reported yet.
         match unsafe { calls::send_vector(kernel, self.fd, &raw const header) } {
             Ok(count) => self.advance(count),
             Err(Errno::AGAIN) => return None,
@@ -167,7 +167,7 @@ impl Epoll {
         watch.output = Some(index);
         let output = self.outputs.get(index);
         output.reset(token, fd, kind, parts);
-        // A connect starts with its first try; readiness means nothing before.
+        // The first try starts a connect. Until then, the socket's readiness means nothing.
         let starts = matches!(output.kind, OutputKind::Connect { .. });
         let outcome = if starts { output.attempt(&*self.common.kernel) } else { None };
         if let Some(result) = outcome.or_else(|| self.await_edge(token, fd).err().map(Err)) {
@@ -176,7 +176,7 @@ impl Epoll {
         }
     }
 
-    /// Tries the operation of a descriptor that has one.
+    /// Tries the output operation of a descriptor, if it has one.
     #[cold]
     pub(super) fn attempt_output(&mut self, fd: Fd) -> Option<Event> {
         let watch = self.watches.get(fd);
@@ -197,7 +197,7 @@ impl Epoll {
         let of_datagrams = self.outputs.get(index).token.kind() == OpKind::DatagramWritable;
         self.outputs.remove(index);
         if of_datagrams && watch.registered {
-            // No send waits. If the change fails, the only cost is needless edges.
+            // No send waits any longer. If the change fails, the only cost is needless edges.
             _ = self.poller.change(fd, READ_EVENTS);
             watch.has_out_edges = false;
         }

@@ -1,4 +1,4 @@
-//! The epoll instance: registration and the wait.
+//! The epoll instance: registrations and waits.
 #![allow(unsafe_code)]
 
 use super::owned_descriptor::OwnedDescriptor;
@@ -27,15 +27,15 @@ pub(super) const READ_WRITE_EVENTS: EventFlags = READ_EVENTS.union(EventFlags::O
 pub(super) const READ_EVENTS: EventFlags =
     EventFlags::IN.union(EventFlags::RDHUP).union(EventFlags::PRI).union(EventFlags::ET);
 
-/// `epoll_pwait` counts in milliseconds. Waits of at least this long are rounded up; shorter ones
-/// use the timer.
+/// Waits shorter than this use the timer, since `epoll_pwait` counts in milliseconds. Longer waits
+/// are rounded up.
 const MAX_TIMER_WAIT: Duration = Duration::from_millis(20);
 
 /// An epoll instance.
 pub(super) struct Poller {
     epoll: OwnedDescriptor,
     edges: Vec<Edge>,
-    /// Ends waits that milliseconds are too coarse for.
+    /// Ends waits shorter than [`MAX_TIMER_WAIT`].
     timer: OwnedDescriptor,
 }
 
@@ -54,7 +54,7 @@ impl Poller {
     /// Registers a descriptor; its current readiness is the first edge.
     pub(super) fn add(&self, fd: Fd, interest: EventFlags) -> Result<(), Errno> {
         match self.control(Registration::Add(interest), fd) {
-            // It is still registered. The change also reports the current readiness as an edge.
+            // The descriptor is still registered. The change also reports its readiness as an edge.
             Err(Errno::EXIST) => self.change(fd, interest),
             outcome => outcome,
         }
@@ -75,7 +75,8 @@ impl Poller {
         _ = self.control(Registration::Delete, fd);
     }
 
-    /// Waits for edges: one system call, and another that sets the timer if the wait is short.
+    /// Waits for edges with one system call, after another that sets the timer if the wait is
+    /// short.
     #[inline]
     pub(super) fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()> {
         self.edges.clear();
@@ -108,9 +109,8 @@ impl Poller {
         self.edges.iter().map(move |edge| (fd(edge.data.u64() as RawFd), edge.flags))
     }
 
-    /// Sets the timer if milliseconds are too coarse for the wait, and returns true if the timer
-    /// ends the wait. If the wait ends earlier, the timer ends a later wait needlessly, which is
-    /// harmless.
+    /// Sets the timer for a short wait, and returns true if the timer will end it. If an event ends
+    /// the wait earlier, the timer ends a later wait needlessly, which is harmless.
     #[inline]
     fn start_timer_if_short(&self, left: Duration) -> bool {
         !left.is_zero() && left < MAX_TIMER_WAIT && self.set_timer(left).is_ok()

@@ -40,7 +40,7 @@ impl Fixture {
             self.epoll.refill();
             self.epoll.turn(Wait::UpTo(None)).unwrap();
         }
-        let event = self.epoll.next_event().expect("a due descriptor has an event");
+        let event = self.epoll.next_event().expect("a due descriptor had no event");
         event.buffer.into_iter().for_each(|id| self.epoll.common.pool.give_back(id));
         event.result.unwrap()
     }
@@ -68,7 +68,10 @@ fn a_full_receive_is_tried_again() {
     assert_eq!(fixture.receive(), BUFFER_BYTES);
     assert!(fixture.will_be_tried());
     assert!(fixture.epoll.next_event().is_none());
-    assert!(!fixture.will_be_tried(), "the descriptor is tried again after a failed try");
+    assert!(
+        !fixture.will_be_tried(),
+        "the descriptor would be tried again after a try that found nothing"
+    );
 }
 
 #[test]
@@ -90,8 +93,8 @@ fn a_turn_ends_when_its_byte_budget_is_spent() {
     assert_eq!(fixture.receive(), BUFFER_BYTES, "the next turn did not continue");
 }
 
-/// An edge with this number can belong to another socket, which was closed here but lives on as a
-/// duplicate.
+/// An edge with the number of a descriptor can come from an earlier socket that was closed here but
+/// lives on as a duplicate.
 #[test]
 fn a_stale_edge_does_not_hide_the_end() {
     let mut fixture = Fixture::new();
@@ -108,7 +111,7 @@ fn after_a_try_that_found_nothing_a_short_receive_is_not_tried_again() {
     assert!(fixture.epoll.watches.record_edge(fd(&fixture.socket), EventFlags::PRI));
     fixture.epoll.queue.push_back(fd(&fixture.socket));
     fixture.epoll.due = 1;
-    assert!(fixture.epoll.next_event().is_none(), "a receive without bytes has an event");
+    assert!(fixture.epoll.next_event().is_none(), "a receive without bytes had an event");
     fixture.peer.write_all(b"ping").unwrap();
     assert_eq!(fixture.receive(), 4);
     assert!(!fixture.will_be_tried());

@@ -35,7 +35,7 @@ impl TrimTimer {
     }
 
     pub(super) fn start(&mut self, events: u64) {
-        // No valid time makes this fail. If it did, the pools would keep their memory.
+        // This cannot fail for a valid time. If it did, the pools would keep their memory.
         _ = self.timer.kernel.set_timer(self.timer.fd, Trim::DELAY);
         self.started_at = Some(events);
     }
@@ -62,7 +62,7 @@ mod tests {
         assert_eq!(
             timer.expired(8),
             Some(Trim::Surplus),
-            "not the trim for a timer during which an event arrived"
+            "a timer during which an event arrived did not trim the surplus"
         );
         assert!(!timer.is_running());
         timer.start(8);

@@ -5,21 +5,22 @@ use crate::slots::{OpKind, Token};
 use annulus_kernel::Fd;
 use annulus_kernel::epoll::EventFlags;
 
-/// A read may succeed, or report an error.
+/// Edges after which a read may succeed or report an error.
 const READABLE_FLAGS: EventFlags = EventFlags::IN.union(EXCEPTIONAL_FLAGS);
-/// A write may succeed, or report an error.
+/// Edges after which a write may succeed or report an error.
 const WRITABLE_FLAGS: EventFlags = EventFlags::OUT.union(EventFlags::HUP).union(EventFlags::ERR);
-/// A receive may report more than bytes: the end, an error, or an urgent mark that cuts it short.
+/// Edges after which a receive may find more than bytes: the end, an error, or an urgent mark,
+/// which cuts the receive short.
 const EXCEPTIONAL_FLAGS: EventFlags =
     EventFlags::RDHUP.union(EventFlags::HUP).union(EventFlags::ERR).union(EventFlags::PRI);
 
-/// One descriptor.
+/// The state of one descriptor.
 ///
 /// A readiness bit that is set may be stale: it leads to a try, and a try that finds nothing clears
 /// it. A clear bit is exact: bytes that arrive after such a try cause an edge.
 ///
-/// Each has its own cache line: with a thousand connections, a line has left the nearest cache by
-/// its next turn.
+/// Each value fills one cache line, so that its use costs at most one cache miss: with a thousand
+/// connections, no line stays in the nearest cache until it is needed again.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 pub(super) struct Watch {
@@ -27,20 +28,19 @@ pub(super) struct Watch {
     /// Index of the operation that waits for the descriptor to become writable.
     pub(super) output: Option<u32>,
     pub(super) registered: bool,
-    /// Also registered for `EPOLLOUT`.
+    /// Whether the registration includes `EPOLLOUT`.
     pub(super) has_out_edges: bool,
     pub(super) readable: bool,
     pub(super) writable: bool,
-    /// An edge has reported more than bytes, so a short receive does not mean that the socket is
-    /// empty. It stays set until a try finds nothing, since an edge with this number may belong to
-    /// a socket that was closed here but lives on as a duplicate.
+    /// Whether an edge has reported more than bytes, so that a short receive does not mean that the
+    /// socket is empty. It stays set until a try finds nothing, since an edge with this number may
+    /// belong to a socket that was closed here but lives on as a duplicate.
     exceptional: bool,
-    /// Whether no short receive means that the socket is empty; `None` until the first short
-    /// receive.
+    /// Whether a short receive may leave bytes in the socket; `None` until the first short receive.
     pub(super) short_receive_is_ambiguous: Option<bool>,
-    /// The last receive of messages filled every buffer, so the next one gets more buffers.
+    /// Whether the last receive of messages filled every buffer, so that the next one gets more.
     pub(super) filled_batch: bool,
-    /// In the queue of descriptors to try.
+    /// Whether the descriptor is in the queue of descriptors to try.
     pub(super) queued: bool,
 }
 
@@ -101,7 +101,7 @@ impl Watches {
         &mut self.table[fd.raw() as usize]
     }
 
-    /// Returns the operation that waits to read from a descriptor.
+    /// Returns the token of the operation that waits to read from a descriptor.
     #[inline]
     pub(super) fn reader(&self, fd: Fd) -> Option<Token> {
         self.table[fd.raw() as usize].input.map(|(token, _)| token)
@@ -113,7 +113,7 @@ impl Watches {
         self.table.get_mut(usize::try_from(fd.raw()).ok()?)
     }
 
-    /// Returns the state of a descriptor, which may be new.
+    /// Returns the state of a descriptor, and adds it if it is new.
     pub(super) fn get_or_insert(&mut self, fd: Fd) -> &mut Watch {
         let index = fd.raw() as usize;
         if index >= self.table.len() {
@@ -127,7 +127,7 @@ impl Watches {
         if let Some(watch) = self.find(fd) {
             debug_assert!(
                 watch.input.is_none() && watch.output.is_none(),
-                "an operation is in flight"
+                "a descriptor was reset with an operation in flight"
             );
             *watch = Watch { queued: watch.queued, ..Watch::default() };
         }

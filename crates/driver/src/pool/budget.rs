@@ -2,15 +2,16 @@
 
 use super::{BufferState, Buffers, Pool};
 
-/// Number of buffers that the kernel gets however small the budget is. For datagram buffers, which
-/// are not shortened, it is smaller.
+/// Minimum number of buffers that the kernel gets, however small the budget. The minimum is smaller
+/// for datagram buffers, which are never shortened.
 pub(super) const MIN_KERNEL_BUFFERS: u32 = 16;
 pub(super) const MIN_KERNEL_DATAGRAM_BUFFERS: u32 = 4;
 
 /// How much may be received before the next turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReceiveBudget {
-    /// Approximate number of bytes: the kernel always has some buffers.
+    /// Approximate number of bytes: the kernel gets a minimum number of buffers even with a smaller
+    /// budget.
     pub bytes: usize,
     /// Whether memory is short, so that idle buffers keep no more memory than the next receive may
     /// fill.
@@ -52,7 +53,7 @@ impl Pool {
         let least =
             if self.purpose.shortens { MIN_KERNEL_BUFFERS } else { MIN_KERNEL_DATAGRAM_BUFFERS };
         let count = parts(buffers.len).clamp(least.min(most), most);
-        // The set of idle buffers changes every turn.
+        // While memory is tight, nothing is cached: every turn has other idle buffers to discard.
         buffers.fitted = (!is_tight).then_some((most, count));
         count
     }

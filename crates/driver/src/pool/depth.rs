@@ -2,7 +2,7 @@
 //!
 //! A buffer ring is first in, first out: the kernel cycles through all the buffers that it has,
 //! cached or not. So it gets as many as turns take, and some spare ones. If receives are large, it
-//! gets only as many as a turn can receive and send on while the bytes are in the cache: arming a
+//! gets only as many as a turn can fill and send on while the bytes are in the cache: arming a
 //! receive again costs less than copying from memory.
 
 /// Number of buffers at the start, and the minimum for small receives.
@@ -24,13 +24,13 @@ pub(super) struct Purpose {
 }
 
 impl Purpose {
-    /// Each stream that finds no buffer must be armed again, so there are twice as many buffers as
-    /// turns take.
+    /// Each stream that finds no buffer must be armed again, so the kernel gets twice as many
+    /// buffers as turns take.
     pub(super) const STREAMS: Self =
         Self { shortens: true, large_above_bytes: 32 * 1024, spare: 4 };
     /// Shorter buffers would truncate datagrams. One receive delivers up to 33 datagrams per turn,
-    /// so there is less to arm again. The threshold for large receives is therefore lower, and
-    /// there are fewer spare buffers (a depth of 42 for turns of 33).
+    /// so there is less to arm again. So the threshold for large receives is lower, and spare
+    /// buffers are fewer (a depth of 42 for turns of 33).
     pub(super) const DATAGRAMS: Self =
         Self { shortens: false, large_above_bytes: 4 * 1024, spare: 1 };
 
@@ -128,7 +128,8 @@ impl Depth {
 mod tests {
     use super::*;
 
-    /// Runs turns in which each of `streams` receives `bytes`, as long as the kernel has buffers.
+    /// Runs turns in which `streams` streams receive `bytes` bytes each, as long as the kernel has
+    /// buffers.
     fn run(depth: &mut Depth, turns: u32, streams: u32, bytes: u32) {
         for _ in 0..turns {
             let taken = streams.min(depth.buffers());
@@ -181,7 +182,7 @@ mod tests {
         run(&mut depth, 20, 33, 128);
         assert!(
             (42..=64).contains(&depth.buffers()),
-            "not one turn's buffers and a reserve: {}",
+            "the depth is not one turn's buffers plus a reserve: {}",
             depth.buffers()
         );
         depth.end_period();
@@ -200,7 +201,7 @@ mod tests {
             depth.record_shortage();
             depth.end_turn(taken);
         }
-        assert!(depth.buffers() >= 8, "{}", depth.buffers());
+        assert!(depth.buffers() >= 8, "the depth fell to {}", depth.buffers());
     }
 
     #[test]

@@ -17,8 +17,8 @@ pub struct PoolSize {
 
 impl Default for PoolSize {
     /// Returns 1024 buffers of 256 KiB. Large buffers need fewer receives per message. They cost
-    /// address space, not memory: pages are allocated when they are written, and a small message
-    /// costs one page.
+    /// address space, not memory: the system allocates a page when it is first written, so a small
+    /// message costs one page.
     fn default() -> Self {
         Self { buffer: 256 * 1024, count: 1024 }
     }
@@ -89,7 +89,7 @@ impl PoolMemory {
     pub(super) fn reserve(size: PoolSize) -> io::Result<Self> {
         let mapping = Mapping::anonymous(size.reserved())
             .map_err(|error| cannot_reserve(size.reserved(), &error))?;
-        // It fails only if the system has no huge pages, and then nothing needs to be avoided.
+        // This fails only if the system has no huge pages, and then there is nothing to forgo.
         _ = mapping.forgo_huge_pages();
         let (stride, page) = (size.stride(), rustix::param::page_size());
         Ok(Self {
@@ -104,8 +104,8 @@ impl PoolMemory {
     /// Returns the address of a buffer.
     ///
     /// The id is not checked here: `Pool::mark_lent` and `Pool::lend` look each id up in the table
-    /// of buffers, and a second check costs a dozen instructions per datagram. So safe code cannot
-    /// call it:
+    /// of buffers, and a second check costs a dozen instructions per datagram. So this function is
+    /// unsafe:
     ///
     /// ```compile_fail,E0133
     /// fn beyond(memory: &annulus_driver::PoolMemory) -> *mut u8 {
@@ -124,7 +124,7 @@ impl PoolMemory {
         unsafe { self.mapping.as_ptr().add(offset) }
     }
 
-    /// Gives a buffer back from any thread. The pool takes it back at its next turn.
+    /// Gives a buffer back from any thread. The pool takes it back at its next refill.
     pub fn give_back_remotely(&self, id: u16) {
         self.returned.lock().unwrap_or_else(PoisonError::into_inner).push(id);
         // Release pairs with the acquire swap in `take_returned`: a thread that sees the flag also

@@ -11,7 +11,7 @@ const MAX_BUFFERS: u32 = 128;
 /// The model: the state that the pool must agree with.
 #[derive(Default)]
 struct Model {
-    /// First in, first out, like a buffer ring.
+    /// Buffers with the kernel: first in, first out, like a buffer ring.
     kernel: VecDeque<u16>,
     lent: Vec<u16>,
 }
@@ -63,7 +63,7 @@ fn in_memory(pool: &Pool) -> usize {
 }
 
 fn lend(pool: &Pool) -> u16 {
-    pool.lend().expect("a buffer is free").0
+    pool.lend().expect("no buffer is free").0
 }
 
 fn small_pool() -> Rc<Pool> {
@@ -144,7 +144,7 @@ fn the_kernel_has_the_buffers_that_turns_need_and_no_more() {
     };
     (0..2 * REFILLS_PER_PERIOD).for_each(|_| turn(3));
     let little = pool.with_kernel();
-    assert!(little < 30, "{little}");
+    assert!(little < 30, "the kernel keeps {little} buffers for turns of 3");
     (0..10).for_each(|_| turn(60));
     (0..REFILLS_PER_PERIOD).for_each(|_| turn(3));
     assert_eq!(
@@ -269,8 +269,8 @@ fn buffers_unused_for_a_period_lose_their_memory() {
     assert_eq!(pool.buffers.borrow().cold.len(), 97);
 }
 
-/// After large receives, then small ones, memory beyond what the small ones fill goes back to the
-/// system, however few turns there are.
+/// When small receives follow large ones, memory that the small ones do not fill goes back to the
+/// system, even after a few turns.
 #[test]
 fn small_receives_do_not_keep_the_memory_of_large_ones() {
     const LARGE_RECEIVE_BYTES: u32 = 64 * 1024;

@@ -54,8 +54,7 @@ impl BusyPoll {
             return None;
         }
         if self.credit == 0 {
-            // A poll that was due may have been cut short before its outcome was known; then it is
-            // still due.
+            // A poll may have been due but skipped, since a completion was ready; it is still due.
             self.sleeps_until_poll = self.sleeps_until_poll.saturating_sub(1);
             if self.sleeps_until_poll > 0 {
                 return None;
@@ -80,8 +79,8 @@ impl BusyPoll {
 }
 
 impl Uring {
-    /// Submits, and polls. Returns `None` if it found something, otherwise the rest of the timeout,
-    /// which is zero if there is no timeout.
+    /// Submits, and polls. Returns `None` if a completion was found, otherwise the rest of the
+    /// timeout, or zero without a timeout.
     pub(super) fn poll_briefly(
         &mut self,
         limit: Duration,
@@ -160,7 +159,7 @@ mod tests {
         assert_eq!(polls(&mut policy, 1000, true), 1000);
         let misses = polls(&mut policy, 100_000, false);
         assert!((9..120).contains(&misses), "{misses} misses");
-        // The change is noticed within one interval.
+        // Polling resumes within one interval after the change.
         assert!(polls(&mut policy, MAX_SLEEPS_PER_POLL as usize + 100, true) > 100);
         assert_eq!(polls(&mut policy, 1000, true), 1000);
     }

@@ -8,13 +8,14 @@ use annulus_kernel::{Fd, msg};
 use annulus_ring::op::{self, poll};
 use annulus_ring::{Entry, EntryFlags, SafeEntry};
 
-/// A send that does not block, and posts no completion if all bytes were sent.
+/// Flags of a send that does not block. With `WAITALL`, a send of fewer bytes posts a completion,
+/// even if a successful one posts none.
 const SEND_NOW_FLAGS: u32 = msg::DONTWAIT | msg::WAITALL | msg::NOSIGNAL;
-/// A send that blocks until all bytes were sent.
+/// Flags of a send that waits until all bytes have been sent.
 const SEND_ALL_FLAGS: u32 = msg::WAITALL | msg::NOSIGNAL;
-/// A send of one datagram, which does not block: the datagram is sent whole or not at all.
+/// Flags of a send of one datagram that does not block. A datagram is sent whole or not at all.
 const SEND_DATAGRAM_FLAGS: u32 = msg::DONTWAIT | msg::NOSIGNAL;
-/// A receive that reports the full length of a message that it truncates.
+/// Flags of a receive that reports the full length of a message even if it truncates it.
 const RECV_MESSAGE_FLAGS: u32 = msg::TRUNC | msg::CMSG_CLOEXEC;
 
 /// Encodes the operations of one driver.
@@ -91,7 +92,8 @@ impl Encoder {
     }
 }
 
-/// Encodes a datagram that is only bytes and an address, so that the kernel need not read a header.
+/// Encodes a send of one datagram to an address. Unlike a message, it has no header for the kernel
+/// to read.
 #[inline]
 pub(super) fn send_to_now(
     fd: Fd,
@@ -103,7 +105,7 @@ pub(super) fn send_to_now(
     skip_success(op::SendTo { fd, buffer, len, name, name_len, flags: SEND_DATAGRAM_FLAGS }.entry())
 }
 
-/// Encodes a message with a header; there is no event if it was sent.
+/// Encodes a send of a message with a header. If it succeeds, it posts no completion.
 #[inline]
 pub(super) fn send_message_now(fd: Fd, header: *const u8) -> Entry {
     skip_success(op::SendMsg { fd, header, flags: SEND_DATAGRAM_FLAGS }.entry())

@@ -1,9 +1,9 @@
 //! File calls, made by the ring if it has the operation, otherwise by worker threads. Worker
-//! threads also make calls that use the position of a file, which no entry handles correctly, and
-//! calls after whose completion the ring would still keep the file open.
+//! threads also make two kinds of calls that the ring handles wrongly: calls that use the position
+//! of a file, and calls after which the ring would still keep the file open.
 //!
-//! A locked-down ring has none of the file operations: seccomp filters see the workers' system
-//! calls, but would not see entries.
+//! A locked-down ring allows no file operation: a seccomp filter sees the workers' system calls,
+//! but would not see entries.
 #![allow(unsafe_code)]
 
 use super::Uring;
@@ -17,18 +17,18 @@ use annulus_ring::{Entry, Probe, SafeEntry};
 use rustix::io::Errno;
 use std::collections::VecDeque;
 
-/// Minimum number of queued calls that wait for a device at which they are submitted before the end
-/// of the turn. While the device has little to do, a larger batch would delay it: the kernel starts
-/// no call before it has prepared all of them.
+/// Minimum number of calls in an early batch, which is submitted before the end of the turn. A
+/// larger batch would leave an idle device waiting: the kernel starts none of its calls before it
+/// has prepared all of them.
 const MIN_EARLY_BATCH_CALLS: u32 = 2;
 /// Number of calls in flight per call in an early batch.
 const CALLS_PER_EARLY_BATCH: u32 = 8;
-/// Number of calls in flight from which on all calls of a turn are submitted together: the device
-/// has enough to do until then.
+/// Number of calls in flight that keep the device busy until the end of the turn. From this number
+/// on, there are no early batches.
 const MIN_BUSY_DEVICE_CALLS: u32 = 64;
 
-/// Returns the number of queued calls at which they are submitted before the end of the turn, or
-/// `None` if the end of the turn is soon enough.
+/// Returns the number of queued calls that make an early batch, or `None` if the end of the turn is
+/// soon enough.
 fn early_batch(start: FileStart, in_flight: u32) -> Option<u32> {
     let is_early = start == FileStart::Early && in_flight < MIN_BUSY_DEVICE_CALLS;
     is_early.then(|| (in_flight / CALLS_PER_EARLY_BATCH).max(MIN_EARLY_BATCH_CALLS))
@@ -51,7 +51,7 @@ pub(super) struct FileCalls {
     probe: Probe,
     restricted: bool,
     workers: Option<Workers>,
-    /// The eventfd that the workers also signal, until it is passed to them.
+    /// The eventfd that the workers will also signal once they exist.
     notifier: Option<EventFd>,
     /// Whether the ring polls the workers' eventfd.
     polling: bool,
@@ -59,7 +59,7 @@ pub(super) struct FileCalls {
 }
 
 impl FileCalls {
-    /// The `user_data` of the poll of the workers' eventfd.
+    /// The token of the poll of the workers' eventfd.
     pub(super) const WORKERS_DONE: Token = Token::internal(2);
 
     pub(super) fn new(probe: Probe, restricted: bool, kernel: &dyn Kernel) -> Self {
@@ -77,7 +77,8 @@ impl FileCalls {
 
     fn submit(&mut self, job: FileJob, group: Option<u64>, kernel: &dyn Kernel) -> CallRoute {
         let stays_open = || kernel.real_descriptors() && job.outlives_its_completion();
-        // The ring has few threads, and calls that hang would occupy them.
+        // The ring has few threads, and a call that hangs (one with a group) would occupy one of
+        // them.
         if !self.restricted
             && group.is_none()
             && !job.moves_position(kernel)

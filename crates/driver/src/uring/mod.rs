@@ -50,7 +50,7 @@ pub struct UringConfig {
     pub zero_copy: bool,
     /// How long to poll for completions before a sleep, if that pays off; zero disables polling.
     pub busy_poll: Duration,
-    /// Whether to restrict the ring to the operations in use.
+    /// Whether to restrict the ring to the operations that the driver uses.
     pub restricted: bool,
 }
 
@@ -105,7 +105,7 @@ pub struct Uring {
     encoder: Encoder,
     supported: SupportedOps,
     files: FileCalls,
-    /// Number of file calls for a device that have been queued since the last `io_uring_enter`.
+    /// Number of early file calls that have been queued since the last `io_uring_enter`.
     early_calls: u32,
 }
 
@@ -179,8 +179,8 @@ impl Uring {
         // the ring requires.
         unsafe {
             match op {
-                // Datagrams have their own arms, so that the entry is built in the queue instead of
-                // being copied there.
+                // Datagram sends have their own match arms, so that the entry is built in the queue
+                // instead of being copied there.
                 MemoryOp::SendToNow { fd, buffer, len, to, to_len } => {
                     let entry = send_to_now(fd, buffer, len, to, to_len).user_data(token.bits());
                     self.push_unchecked(entry);
@@ -207,8 +207,8 @@ impl Uring {
         self.common.counters.sqes += 1;
         // SAFETY: the caller guarantees what `Ring::push_unchecked` requires.
         if !self.backlog.is_empty() || unsafe { self.ring.push_unchecked(entry) }.is_err() {
-            // Not in a separate function: passing the entry on would force it into memory, and copy
-            // it from there to the queue.
+            // This is not a separate function: passing the entry to it would force the entry into
+            // memory, from where it would be copied to the queue.
             self.backlog.push_back(entry);
             self.make_space();
         }
@@ -300,7 +300,7 @@ impl Uring {
         self.enter(RingWait::For { completions: 1, timeout })
     }
 
-    /// Calls `io_uring_enter`, if the ring needs it.
+    /// Calls `io_uring_enter`, unless the ring needs no call.
     #[inline]
     pub(super) fn enter(&mut self, wait: RingWait) -> io::Result<()> {
         let entered = self.ring.enter(wait);
@@ -394,7 +394,7 @@ impl Uring {
         self.datagrams.iter_mut().for_each(PoolRing::refill);
     }
 
-    /// Every completion must have been taken.
+    /// Trims the pools. Every completion must have been taken.
     #[cold]
     fn trim_pools(&mut self) {
         let Some(trim) = self.trim.take() else { return };
@@ -406,7 +406,7 @@ impl Uring {
 
     pub(crate) fn close(self) -> io::Result<()> {
         let Self { ring, streams, datagrams, .. } = self;
-        // SAFETY: both were created for this ring, the driver's only one.
+        // SAFETY: both buffer rings were created for this ring, the only ring of the driver.
         let close = |pool_ring: PoolRing| unsafe { pool_ring.close(&ring) };
         let outcome = close(streams);
         datagrams.map_or(Ok(()), close).and(outcome)

@@ -1,7 +1,8 @@
 //! An eventfd that signals to another event loop that the ring has something to do.
 //!
-//! Other threads also write to it: if the kernel signalled a ring's eventfd from within the wake-up
-//! of another eventfd, it would do so only after an RCU grace period, which takes milliseconds.
+//! Other threads write to the same eventfd. If they wrote to a second one that the ring polls, the
+//! kernel would signal this one from within that wake-up, which it delays by an RCU grace period of
+//! milliseconds.
 
 use super::Uring;
 use annulus_kernel::{descriptor, named};

@@ -1,5 +1,5 @@
-//! The opcodes that the driver submits: a locked-down ring allows them, and the kernel must have
-//! those that are not optional.
+//! The opcodes that the driver submits. A locked-down ring allows only these, and the kernel must
+//! have those that are not optional.
 
 use annulus_ring::opcode::{self, MemoryUse, Need, OPERATIONS, Operation};
 use annulus_ring::{Entry, EntryFlags, Probe, SetupError};
@@ -13,13 +13,13 @@ fn is_used(operation: &Operation, zero_copy: bool) -> bool {
     }
 }
 
-/// Returns exactly the opcodes in use.
+/// Returns the opcodes that the driver submits, and no others.
 pub(super) fn opcodes_in_use(zero_copy: bool) -> Vec<u8> {
     OPERATIONS.iter().filter(|row| is_used(row, zero_copy)).map(|row| row.opcode).collect()
 }
 
-/// Returns true if the operation's row says that the driver submits it, and that its use of the
-/// submitter's memory is as given by `refers_to_memory`.
+/// Returns true if the table lists the entry's operation as one that the driver submits, and agrees
+/// with `refers_to_memory` on whether the operation refers to the submitter's memory.
 pub(super) fn is_listed(entry: &Entry, refers_to_memory: bool) -> bool {
     let selects = entry.flags & EntryFlags::BUFFER_SELECT.bits() != 0;
     opcode::operation(entry.opcode).is_some_and(|row| {

@@ -24,7 +24,7 @@ pub(super) fn group_of(token: Token) -> u16 {
 /// A pool and its buffer ring, which share the same buffer ids.
 ///
 /// The memory is leaked unless [`close`](Self::close) has unregistered the group. A driver that is
-/// dropped without it may have receives in flight, which can complete even after the ring's
+/// dropped without a close may have receives in flight, which can complete even after the ring's
 /// descriptor has been closed.
 pub(super) struct PoolRing {
     buffers: BufferRing,
@@ -105,7 +105,7 @@ mod tests {
         let pool_ring = || PoolRing::new(&ring, STREAM_GROUP, size, Rc::new(Linux)).unwrap();
         let closed = pool_ring();
         let pool = closed.pool.clone();
-        // SAFETY: it was created for this ring.
+        // SAFETY: the group was registered with this ring.
         unsafe { closed.close(&ring) }.unwrap();
         assert_eq!(
             Arc::strong_count(pool.memory()),

@@ -10,7 +10,7 @@ use annulus_ring::SafeEntry;
 use annulus_ring::op::{TimeSpec, Timeout};
 use rustix::io::Errno;
 
-/// [`Trim::DELAY`] in the form that the entry points to.
+/// [`Trim::DELAY`] as the `struct timespec` that the entry points to.
 static TRIM_DELAY: TimeSpec = TimeSpec {
     seconds: Trim::DELAY.as_secs() as i64,
     nanoseconds: Trim::DELAY.subsec_nanos() as i64,

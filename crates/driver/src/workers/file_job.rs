@@ -12,7 +12,6 @@ use rustix::fs::OFlags;
 use rustix::io::Errno;
 use std::{io, slice};
 
-/// `SEEK_CUR`.
 const SEEK_CUR: u32 = 1;
 
 /// A file call and the token of its event.
@@ -41,21 +40,21 @@ impl FileJob {
         self.token
     }
 
-    /// Returns the descriptor at whose cursor the call is made, and the readiness that it may wait
-    /// for.
+    /// If the call is made at a cursor, returns the descriptor and the readiness that the call may
+    /// wait for.
     pub(super) fn awaited_readiness(&self) -> Option<(Fd, PollFlags)> {
         let cursor = self.call.properties().cursor?;
         // SAFETY: the descriptor stays open until the job's event has been taken (`FileJob::new`).
-        // The poll thread, which keeps the number next to the job, produces that event itself, and
-        // no longer polls the descriptor afterwards.
+        // The poll thread keeps the number next to the job. It produces that event itself, and does
+        // not poll the descriptor afterwards.
         Some((unsafe { Fd::from_raw(cursor.fd) }, cursor.ready))
     }
 
     /// Returns true if the call is made at the position of a file that can seek. The ring does not
-    /// handle such calls correctly (Linux 6.18, `io_kiocb_update_pos`). Its `off = -1` moves the
-    /// position only if the call ends within the submission, not for direct I/O or for calls made
-    /// by a worker of the ring. It also takes no lock on the position, so two calls may use the
-    /// same one.
+    /// handle such calls correctly (Linux 6.18, `io_kiocb_update_pos`). With `off = -1`, the ring
+    /// moves the position only if the call ends within the submission, not for direct I/O or for
+    /// calls made by a worker of the ring. It also takes no lock, so two calls may use the same
+    /// position.
     pub(crate) fn moves_position(&self, kernel: &dyn Kernel) -> bool {
         let Some(cursor) = self.call.properties().cursor else { return false };
         let mut position = 0;
@@ -66,8 +65,8 @@ impl FileJob {
         unsafe { kernel.file(&call) }.is_ok()
     }
 
-    /// Returns true if the ring would keep the file open after it has completed the call. Threads
-    /// release it before they report the call.
+    /// Returns true if the ring would keep the file open after it has completed the call. Worker
+    /// threads release the file before they report the result.
     pub(crate) fn outlives_its_completion(&self) -> bool {
         match self.call.properties().keeps_file_open {
             KeepsFileOpen::No => false,
@@ -82,7 +81,7 @@ impl FileJob {
         }
     }
 
-    /// Makes the call, and blocks as long as the call does.
+    /// Makes the call, which may block.
     pub(super) fn run(&self) -> Result<u32, Errno> {
         self.perform(self.call, &Linux)
     }
@@ -92,9 +91,9 @@ impl FileJob {
         self.perform(self.call, kernel)
     }
 
-    /// Makes the part of the call that does not block on a ready descriptor. If another process
-    /// takes the bytes or the space first, the call blocks only on descriptors that do not support
-    /// `RWF_NOWAIT`: named pipes and terminals.
+    /// Makes the part of the call that does not block while the descriptor is ready. If another
+    /// process takes the bytes or the space first, only descriptors without support for
+    /// `RWF_NOWAIT` block: named pipes and terminals.
     pub(super) fn run_ready(&self) -> Result<u32, Errno> {
         let part = match self.call.properties().cursor.map_or(self.call, |cursor| cursor.part) {
             FileCall::WriteVector { fd, vectors, count, offset } => {
@@ -108,7 +107,8 @@ impl FileJob {
             part => part,
         };
         match self.perform(part, &Linux) {
-            // The file, the kernel or a filter does not support reads that fail instead of waiting.
+            // The file, the kernel or a seccomp filter may refuse reads that fail instead of
+            // waiting.
             Err(errno) if may_be_refusal(errno) => self.run(),
             result => result,
         }
@@ -122,7 +122,7 @@ impl FileJob {
         errno(unsafe { kernel.file(&call) })
     }
 
-    /// Returns the call as an entry, if the ring has the operation.
+    /// Returns the call as an entry, if the ring supports the operation.
     pub(crate) fn entry(&self, probe: &Probe) -> Option<Entry> {
         let entry = file_entry(&self.call).filter(|entry| probe.has(entry.opcode));
         entry.map(|entry| entry.user_data(self.token.bits()))

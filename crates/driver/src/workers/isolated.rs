@@ -1,7 +1,6 @@
 //! Threads for calls that may hang: calls on mounts whose server may never answer. The calls on one
-//! mount are a *group*. A few calls of a group run at once and the rest wait, so that a server that
-//! hangs does not stop other groups. It does not stop calls on local files either, which have their
-//! own threads.
+//! mount are a *group*. Only a few calls of a group run at once, so that a server that hangs does
+//! not block other groups. Calls on local files have their own threads.
 
 use super::{FileJob, WorkerThreads, Workers};
 use crate::event::Event;
@@ -15,14 +14,14 @@ use std::thread::JoinHandle;
 const MAX_RUNNING_PER_GROUP: usize = 8;
 /// Maximum number of threads for all groups.
 const MAX_THREADS: usize = 512;
-/// Maximum number of threads that wait for more calls. The rest end.
+/// Maximum number of idle threads. Any other thread ends when it finds no call.
 const MAX_IDLE_THREADS: usize = 4;
 
 /// A unit of work for a thread.
 pub(super) enum IsolatedWork {
     Call(FileJob),
-    /// Closes a descriptor that no other code uses. Some file systems notify the server, and wait
-    /// for its answer.
+    /// Closes a descriptor that no other code uses. Some file systems then wait for an answer from
+    /// their server.
     Close(Fd),
 }
 
@@ -38,7 +37,7 @@ struct CallGroup {
 pub(super) struct IsolatedCalls {
     /// Groups with calls.
     groups: HashMap<u64, CallGroup>,
-    /// Calls that the next free threads will make. They already count as running.
+    /// Calls that the next free threads will make, already counted as running.
     ready: VecDeque<(u64, IsolatedWork)>,
     threads: Vec<JoinHandle<()>>,
     /// Number of threads that have not ended.
@@ -95,8 +94,7 @@ impl IsolatedCalls {
         self.groups.is_empty()
     }
 
-    /// Drops the calls that have not started, and returns the threads to join. Descriptors that are
-    /// queued to be closed remain.
+    /// Drops the calls that have not started, except closes, and returns the threads to join.
     pub(super) fn close(&mut self) -> Vec<JoinHandle<()>> {
         let closes = |work: &IsolatedWork| matches!(work, IsolatedWork::Close(_));
         self.groups.values_mut().for_each(|calls| calls.waiting.retain(closes));
@@ -158,7 +156,7 @@ impl Workers {
 }
 
 impl WorkerThreads {
-    /// Wakes an idle thread, if any. The rest check for calls by themselves.
+    /// Wakes an idle thread if a call is ready. Busy threads look for the next call by themselves.
     fn wake_isolated(&self) {
         let mut state = self.state();
         if state.isolated.idle > 0 && !state.isolated.ready.is_empty() {

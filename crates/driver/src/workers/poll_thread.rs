@@ -3,8 +3,8 @@
 //! calls on other files.
 //!
 //! A call is *pending* until its descriptor is ready, and *running* while the thread makes it. Then
-//! it is done, or pending again if another reader or writer was faster. It can be cancelled until
-//! it is done.
+//! it is done, or pending again if another reader or writer was faster. Until it is done, it can be
+//! cancelled.
 
 use super::{FileJob, WorkerQueues, WorkerThreads, fd_of};
 use crate::slots::Token;
@@ -77,7 +77,7 @@ impl WorkerQueues {
         call.map(|call| call.cancelled = true).is_some()
     }
 
-    /// Ends the calls that were cancelled and are not running. Returns true if there were any.
+    /// Ends the cancelled calls that are not running. Returns true if there were any.
     fn end_cancelled(&mut self) -> bool {
         let cancelled = self.pending.iter_mut().filter(|call| call.cancelled);
         let jobs: Vec<FileJob> = cancelled.filter_map(|call| call.job.take()).collect();
@@ -136,8 +136,8 @@ impl WorkerThreads {
     }
 }
 
-/// The descriptors to poll, each once. `poll` rejects more entries than the process may have
-/// descriptors, and many calls may wait for one pipe.
+/// The descriptors to poll, each once: many calls may wait for one pipe, and `poll` rejects more
+/// entries than the process may have descriptors.
 struct PollSet {
     /// The descriptors by number, with the events that any of their calls wait for.
     fds: BTreeMap<RawFd, (Fd, PollFlags)>,
@@ -206,8 +206,8 @@ mod tests {
         assert_eq!((bytes[3], bytes.iter().sum::<u8>()), (0, 2 * MAX_WORKER_THREADS as u8 - 1));
     }
 
-    /// There are more calls on a pipe than the process may have descriptors, so `poll` would reject
-    /// one entry per call.
+    /// One pipe has more calls than the process may have descriptors, so `poll` would reject one
+    /// entry per call.
     #[test]
     fn many_calls_on_a_descriptor_are_polled_as_one() {
         use rustix::process::{Resource, getrlimit};

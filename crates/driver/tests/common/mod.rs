@@ -1,4 +1,4 @@
-//! A rig for a driver alone: it submits operations, takes turns, and sorts events by token.
+//! A fixture for one driver: it submits operations, takes turns, and sorts events by token.
 #![allow(unsafe_code)]
 #![allow(dead_code, reason = "each test file uses only some of it")]
 
@@ -17,10 +17,10 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
-/// Maximum time to wait for an event; a longer wait fails the test.
+/// Time after which a missing event fails the test.
 const MAX_EVENT_WAIT: Duration = Duration::from_secs(20);
 
-/// Small, so that a test can exhaust it.
+/// The size of the pool, small enough for a test to exhaust it.
 pub(crate) const POOL_SIZE: PoolSize = PoolSize { buffer: 4096, count: 4 };
 
 /// Runs `body` on every driver that the system supports.
@@ -35,7 +35,7 @@ pub(crate) fn on_each_driver(body: impl Fn(&mut Rig)) {
 pub(crate) struct Rig {
     pub(crate) driver: Driver,
     slots: u32,
-    /// Events that arrived while the test waited for another event.
+    /// Events that arrived while the test waited for an event with another token.
     early: Vec<Event>,
 }
 
@@ -71,12 +71,13 @@ impl Rig {
         token
     }
 
-    /// Starts a file call, with a new token, as the only one in flight.
+    /// Starts a file call with a new token; no other file call is in flight.
     pub(crate) fn start_file(&mut self, call: FileCall, start: FileStart) -> Token {
         self.start_file_beside(call, start, 1)
     }
 
-    /// Starts a file call, with a new token, as one of this many in flight.
+    /// Starts a file call with a new token; `in_flight` file calls are in flight, including this
+    /// one.
     pub(crate) fn start_file_beside(
         &mut self,
         call: FileCall,
@@ -170,8 +171,8 @@ pub(crate) fn owned(number: RawFd) -> Fd {
     unsafe { Fd::from_raw(number) }
 }
 
-/// Returns a loopback address with port 0 that no other test uses, so that a port bound at this
-/// address stays free after its close.
+/// Returns a loopback address that no other test uses, with port 0. A port that was bound at this
+/// address therefore stays free after its close.
 pub(crate) fn own_address() -> SocketAddr {
     static NEXT_NUMBER: AtomicU8 = AtomicU8::new(0);
     let number = NEXT_NUMBER.fetch_add(1, Ordering::Relaxed);
@@ -197,7 +198,7 @@ pub(crate) fn fill(rig: &mut Rig, fd: Fd, bytes: &[u8]) -> usize {
     let mut sent = 0;
     loop {
         let rest = &bytes[sent..];
-        assert!(!rest.is_empty(), "a socket took {sent} bytes that are not read");
+        assert!(!rest.is_empty(), "a socket accepted {sent} bytes although the peer read none");
         let len = rest.len().min(1 << 20);
         let op = MemoryOp::SendNow { fd, buffer: rest.as_ptr(), len: len as u32 };
         let token = rig.start_memory(OpKind::Send, op);
