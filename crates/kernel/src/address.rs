@@ -13,8 +13,8 @@ const INET6_FAMILY: u16 = 10;
 const MAX_ADDRESS_BYTES: usize = 128;
 /// Bytes of `struct sockaddr_in`.
 const INET4_BYTES: usize = 16;
-/// Bytes of the name of a Unix address, including the last zero of a path or the first of an
-/// abstract name.
+/// Bytes of the name of a Unix address, including the zero that ends a path or starts an abstract
+/// name.
 const UNIX_NAME_BYTES: usize = 108;
 
 /// The name of a Unix socket.
@@ -55,7 +55,7 @@ impl Address {
     ///
     /// # Errors
     /// `InvalidInput` for a path or a name of more than [`UnixName::MAX_BYTES`] bytes, an empty
-    /// path, and a path that contains a zero.
+    /// path, or a path that contains a zero byte.
     pub fn unix(name: UnixName<'_>) -> io::Result<Self> {
         let mut bytes = [0; MAX_ADDRESS_BYTES];
         bytes[..2].copy_from_slice(&UNIX_FAMILY.to_ne_bytes());
@@ -110,10 +110,10 @@ impl Address {
         }
     }
 
-    /// Returns the address as a Unix address of the standard library. The kernel also returns a
-    /// path that fills `sun_path` without a terminating zero (unix(7), under *Bugs*), which is a
-    /// byte too long for the standard library. It becomes unnamed, so that a peer cannot cause an
-    /// error by its choice of address.
+    /// Returns the address as a Unix address of the standard library. The kernel can return a path
+    /// that fills `sun_path` without a terminating zero (unix(7), under *Bugs*), which is one byte
+    /// too long for the standard library. Such a path becomes an unnamed address, so that a peer
+    /// cannot cause an error by its choice of address.
     ///
     /// # Errors
     /// Like [`to_unix`](Self::to_unix).
@@ -137,7 +137,7 @@ impl Address {
         &self.bytes[..self.len as usize]
     }
 
-    /// `sa_family`.
+    /// Returns the address family (`sa_family`).
     pub fn family(&self) -> u16 {
         u16::from_ne_bytes([self.bytes[0], self.bytes[1]])
     }
@@ -158,7 +158,7 @@ impl Address {
     pub const INET_SPACE_BYTES: usize = Self::MAX_INET_BYTES.next_multiple_of(16);
 
     /// Returns an internet address in the kernel's layout, and its length. Every datagram has one,
-    /// so it should not take the 128 bytes of `sockaddr_storage`.
+    /// so the result is shorter than the 128 bytes of `sockaddr_storage`.
     #[inline]
     pub fn inet_bytes(address: SocketAddr) -> ([u8; Self::INET_SPACE_BYTES], usize) {
         let mut bytes = [0; Self::INET_SPACE_BYTES];
@@ -182,7 +182,7 @@ impl Address {
     /// Reads an internet address from the kernel's bytes.
     ///
     /// # Errors
-    /// `InvalidData`, with the number of the family, for any other family and for too few bytes.
+    /// `InvalidData`, with the number of the family, for any other family or too few bytes.
     #[inline]
     pub fn read_inet(raw: &[u8]) -> io::Result<SocketAddr> {
         let family = raw.first_chunk().map_or(0, |family| u16::from_ne_bytes(*family));

@@ -28,8 +28,9 @@ impl fmt::Display for CallError {
 // `Display` includes the text of the cause, so `source` does not return the cause.
 impl Error for CallError {}
 
-/// Adds the name of the call to its error. Keeps the kind, but moves the errno into a
-/// [`CallError`], so use it for errors that are reported rather than handled.
+/// Returns a function that adds the name of a call to its error. The new error has the same kind,
+/// but its errno is in a [`CallError`], so use this for errors that are reported rather than
+/// handled.
 #[inline]
 pub fn named<E: Into<io::Error>>(call: &'static str) -> impl FnOnce(E) -> io::Error {
     move |error| {

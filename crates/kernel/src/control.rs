@@ -51,8 +51,8 @@ pub enum Control<'a> {
     /// Sent (`UDP_SEGMENT`): split the bytes into datagrams of this size, the last of which may be
     /// shorter. Received (`UDP_GRO`): the bytes are such datagrams, coalesced.
     SegmentSize(u16),
-    /// When the message was received, since 1970. An earlier time, from a wrong clock, is
-    /// [`Unknown`](Self::Unknown).
+    /// The time since 1970 when the message was received. A time before 1970, from a wrong clock,
+    /// is [`Unknown`](Self::Unknown).
     Timestamp(Duration),
     /// Number of datagrams that the socket has dropped so far because its buffer was full, modulo
     /// 2^32.
@@ -62,7 +62,7 @@ pub enum Control<'a> {
     /// Descriptors of four bytes each, native-endian. Received ones are open, and belong to the
     /// receiver.
     Descriptors(&'a [u8]),
-    /// Anything else.
+    /// A message of another kind, or one that cannot be decoded.
     Unknown {
         /// `cmsg_level`
         level: i32,
@@ -71,7 +71,7 @@ pub enum Control<'a> {
     },
 }
 
-/// The direction of control messages: two kinds are written differently.
+/// The direction of control messages, which determines how a segment size is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
     /// As the kernel writes them.
@@ -89,7 +89,7 @@ pub struct ControlWriter<'a> {
 }
 
 impl<'a> ControlWriter<'a> {
-    /// Starts at the beginning of `buffer`.
+    /// Creates a writer that starts at the beginning of `buffer`.
     pub fn new(buffer: &'a mut [u8], direction: Direction) -> Self {
         Self { buffer, len: 0, direction }
     }

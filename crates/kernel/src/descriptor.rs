@@ -1,5 +1,6 @@
 //! Calls on descriptors of the process, whichever code has opened them. A simulated kernel has
-//! none, so callers must know that descriptors are [real](crate::Kernel::real_descriptors).
+//! none, so callers must first check that its descriptors are
+//! [real](crate::Kernel::real_descriptors).
 
 use crate::call::named;
 use crate::fd::Fd;
@@ -56,7 +57,7 @@ pub fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
     pair.map_err(named("socketpair"))
 }
 
-/// Discards everything that a stream has received. Returns true if there was anything.
+/// Discards all bytes that a stream has received. Returns true if there were any.
 ///
 /// # Errors
 /// See [`file_type`].
@@ -88,7 +89,7 @@ pub fn socket(fd: impl AsFd) -> io::Result<Option<(AddressFamily, SocketType, bo
 }
 
 /// Resets a connection if closing it would do so (`SO_LINGER` of zero). Returns true if the
-/// connection was reset, which Unix sockets never are.
+/// connection was reset. Unix sockets are never reset.
 pub fn reset(fd: Fd) -> bool {
     let socket = fd.borrow();
     let is_abortive = sockopt::socket_linger(socket) == Ok(Some(Duration::ZERO));
@@ -98,7 +99,8 @@ pub fn reset(fd: Fd) -> bool {
 /// Waits until a descriptor is ready or the timeout expires, and returns the readiness of each.
 ///
 /// # Errors
-/// Interrupted by a signal; out of memory; more descriptors than the process may have.
+/// `INTR` if a signal interrupts the wait; `NOMEM`; `INVAL` for more descriptors than the process
+/// may have.
 pub fn poll(fds: &[(Fd, PollFlags)], timeout: Option<Duration>) -> Result<Vec<PollFlags>> {
     let polled = fds.iter().map(|(fd, events)| PollFd::from_borrowed_fd(fd.borrow(), *events));
     let mut polled: Vec<PollFd<'_>> = polled.collect();

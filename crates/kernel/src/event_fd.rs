@@ -1,4 +1,4 @@
-//! An eventfd, with which other threads wake a loop or a polling thread.
+//! An eventfd, which other threads use to wake a loop or a polling thread.
 
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::Result;
@@ -12,7 +12,7 @@ impl EventFd {
     /// Creates an eventfd that is not signalled.
     ///
     /// # Errors
-    /// Out of descriptors or memory.
+    /// Fails if the process is out of descriptors or memory.
     pub fn new() -> Result<Self> {
         eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map(Self)
     }

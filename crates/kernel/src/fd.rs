@@ -4,7 +4,7 @@
 use std::fmt;
 use std::os::fd::{BorrowedFd, RawFd};
 
-/// A descriptor that may be used.
+/// A descriptor that its holder may use.
 ///
 /// A number alone proves nothing: it may be a descriptor of other code, and a closed number is
 /// reused. So creating an `Fd` from a number is unsafe, and the code that creates one is
@@ -47,15 +47,15 @@ use std::os::fd::{BorrowedFd, RawFd};
 pub struct Fd(RawFd);
 
 impl Fd {
-    /// No descriptor. A ring entry fails with EBADF; a direct call panics or fails.
+    /// No descriptor. A ring entry with this value fails with EBADF; a direct call panics or fails.
     pub const NONE: Self = Self(-1);
 
     /// Creates an `Fd` from a number.
     ///
     /// # Safety
-    /// The number must be an open descriptor, which the caller may use, of the kernel that this
-    /// value and its copies are used with. Once one of them has been closed, or the number has been
-    /// given to another owner, none of them may be used.
+    /// The number must be an open descriptor that the caller may use. It must belong to the kernel
+    /// that this value and its copies are used with. Once one of them has been closed, or the
+    /// number has been given to another owner, none of them may be used.
     #[inline]
     pub const unsafe fn from_raw(number: RawFd) -> Self {
         Self(number)

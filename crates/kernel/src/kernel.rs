@@ -1,4 +1,4 @@
-//! The interface to the operating system: all calls that rings and the layers above need.
+//! The interface to the operating system: the calls that rings and the layers above make.
 #![allow(unsafe_code)]
 
 use crate::address::Address;
@@ -18,10 +18,10 @@ use std::time::Duration;
 /// The kernel under a driver: Linux, or a simulated one.
 ///
 /// Three calls drive a ring, and two map its memory. Three calls drive an epoll instance and two
-/// its timers; once a descriptor is ready, the socket calls that do not wait do the rest. The other
-/// system calls are those that the layers above make directly, because a ring would only add
-/// latency (`shutdown`, `bind`) or has no operation for them. Calls that create a descriptor return
-/// its number; calls on a descriptor take an [`Fd`], which is unsafe to create.
+/// its timers; once a descriptor is ready, the epoll driver makes socket calls that do not wait.
+/// The layers above make the other calls directly, because a ring would only add latency
+/// (`shutdown`, `bind`) or has no operation for them. Calls that create a descriptor return its
+/// number; calls on a descriptor take an [`Fd`], which is unsafe to create.
 ///
 /// An error is an errno, or an [`io::Error`] made from one, as on Linux.
 ///
@@ -42,7 +42,7 @@ use std::time::Duration;
 ///   [`receive_messages`](Self::receive_messages) returns at most the number of slots.
 /// - A number returned as a descriptor is open, and belongs to the caller.
 ///
-/// Safe code cannot implement it:
+/// Safe code cannot implement this trait:
 ///
 /// ```compile_fail,E0200
 /// struct Mine;
@@ -61,9 +61,9 @@ pub unsafe trait Kernel {
     /// `io_uring_enter(2)`: submits and waits; returns how many entries were consumed.
     ///
     /// # Safety
-    /// The ring must be open, belong to this kernel, and be the caller's to use. For every entry
-    /// between head and tail of the submission queue, the contract of `Ring::push_unchecked` in the
-    /// crate `annulus-ring` must hold.
+    /// The ring must be open and belong to this kernel, and the caller must have the right to use
+    /// it. For every entry between head and tail of the submission queue, the contract of
+    /// `Ring::push_unchecked` in the crate `annulus-ring` must hold.
     unsafe fn enter(
         &self,
         ring: RingId,
@@ -121,7 +121,7 @@ pub unsafe trait Kernel {
         None
     }
 
-    /// Makes one step of a busy wait. In a simulated kernel, time passes.
+    /// Makes one step of a busy wait. In a simulated kernel, this lets time pass.
     fn relax(&self) {
         std::hint::spin_loop();
     }
@@ -139,7 +139,7 @@ pub unsafe trait Kernel {
     /// descriptors.
     fn socket_pair(&self, kind: SocketType, nonblocking: bool) -> io::Result<(RawFd, RawFd)>;
 
-    /// `bind(2)`. It creates a Unix path.
+    /// `bind(2)`. For a Unix path, it creates the socket's file.
     fn bind(&self, fd: Fd, address: &Address) -> io::Result<()>;
 
     /// `connect(2)`, for sockets on which it does not wait. It sets the peer of a datagram socket.

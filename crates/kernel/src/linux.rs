@@ -35,10 +35,10 @@ use std::os::fd::{OwnedFd, RawFd};
 use std::time::Duration;
 use std::{ptr, slice};
 
-/// Flags of the socket calls that do not wait.
+/// Flags of the sends that do not wait and raise no SIGPIPE, and of the receives that do not wait.
 const SEND_FLAGS: SendFlags = SendFlags::DONTWAIT.union(SendFlags::NOSIGNAL);
 const RECEIVE_MESSAGE_FLAGS: i32 = libc::MSG_DONTWAIT | libc::MSG_CMSG_CLOEXEC | libc::MSG_TRUNC;
-/// The longest timer or epoll wait. A longer one causes one spurious wakeup per day.
+/// The longest timer or epoll wait. A longer wait wakes up spuriously once a day.
 const MAX_WAIT: Duration = Duration::from_secs(86_400);
 
 /// The Linux kernel.
@@ -168,7 +168,7 @@ impl Linux {
     }
 }
 
-// SAFETY: the calls are made to Linux, whose io_uring guarantees what the trait requires.
+// SAFETY: Linux implements the calls, and guarantees what the trait requires.
 unsafe impl Kernel for Linux {
     unsafe fn setup(&self, entries: u32, params: &mut RingParams) -> io::Result<RawFd> {
         // SAFETY: the call writes only to the structure, which has the layout of `struct
@@ -344,7 +344,7 @@ unsafe impl Kernel for Linux {
             // SAFETY: the caller guarantees that the memory of the slots is writable and exclusive.
             again(|| answer(unsafe { libc::recvmmsg(fd.raw(), first, count, flags, timeout) }))
         };
-        // SAFETY: as above.
+        // SAFETY: the caller guarantees the same for `receive_one_by_one`.
         RECVMMSG.or_older(all, || unsafe {
             self.receive_one_by_one(fd, slots.as_mut_ptr(), slots.len())
         })
@@ -485,7 +485,7 @@ unsafe impl Kernel for Linux {
     }
 
     fn close(&self, fd: Fd) {
-        debug_assert!(fd.raw() >= 0, "closing a descriptor that does not exist");
+        debug_assert!(fd.raw() >= 0, "a negative descriptor was closed");
         // SAFETY: the caller of `Fd::from_raw` guarantees that the `Fd` is open and that no copy is
         // used after this.
         _ = unsafe { libc::close(fd.raw()) };

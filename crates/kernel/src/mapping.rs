@@ -17,7 +17,7 @@ pub struct Mapping {
 // address is unsafe.
 unsafe impl Send for Mapping {}
 // SAFETY: the methods of a shared mapping only read its fields and call `madvise`, which any thread
-// may.
+// may do.
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
@@ -26,7 +26,7 @@ impl Mapping {
     /// # Errors
     /// The system's error, usually `ENOMEM`.
     pub fn anonymous(len: usize) -> io::Result<Self> {
-        // Miri maps memory, but knows neither this flag nor `madvise`; both only save memory.
+        // Miri maps memory, but supports neither this flag nor `madvise`, which only save memory.
         let unreserved = if cfg!(miri) { MapFlags::empty() } else { MapFlags::NORESERVE };
         let flags = MapFlags::PRIVATE | unreserved;
         let prot = ProtFlags::READ | ProtFlags::WRITE;
@@ -91,8 +91,8 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: the range is the whole mapping, which has one owner. Code that uses the address
-        // must keep the mapping.
+        // SAFETY: the range is the whole mapping, and this is its only owner. Code that uses the
+        // address must keep the `Mapping` alive.
         _ = unsafe { munmap(self.as_ptr().cast(), self.len) };
     }
 }

@@ -55,13 +55,13 @@ pub struct MessageSlot {
 pub mod msg {
     /// Returned: control messages were truncated.
     pub const CTRUNC: u32 = 0x8;
-    /// For a receive: return the whole length of a datagram. Returned: it was truncated.
+    /// In a receive: return the whole length of a datagram. Returned: the datagram was truncated.
     pub const TRUNC: u32 = 0x20;
     /// Do not block, even on a blocking descriptor.
     pub const DONTWAIT: u32 = 0x40;
     /// Return only when all bytes have been transferred.
     pub const WAITALL: u32 = 0x100;
-    /// No SIGPIPE.
+    /// Raise no SIGPIPE if the peer has closed.
     pub const NOSIGNAL: u32 = 0x4000;
     /// Received descriptors close on exec.
     pub const CMSG_CLOEXEC: u32 = 0x4000_0000;

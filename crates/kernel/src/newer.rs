@@ -4,7 +4,7 @@
 use rustix::io::{Errno, Result};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// A system call that has an older equivalent, and whether it turned out to be refused.
+/// A system call that has an older equivalent, and whether a refusal of it was seen.
 pub(crate) struct NewerCall {
     refused: AtomicBool,
 }
@@ -14,9 +14,10 @@ impl NewerCall {
         Self { refused: AtomicBool::new(false) }
     }
 
-    /// Makes the newer call, and the older one if the newer one seems to be refused. The older
-    /// call's answer counts: a file or a firewall that refuses the request itself refuses it both
-    /// times. If the answers differ, this process does not make the newer call again.
+    /// Makes the newer call, and then the older one if the error looks like a refusal of the newer
+    /// one. In that case the answer of the older call counts: a file or a firewall that refuses the
+    /// request itself refuses it both times. If the answers differ, later calls of this function
+    /// make only the older call.
     #[inline]
     pub(crate) fn or_older<T>(
         &self,
@@ -42,7 +43,7 @@ impl NewerCall {
 }
 
 /// Returns true if an error may mean that the kernel or a filter refuses a call as such. Each of
-/// these errors can also be a genuine answer, so the plain variant of the call has to show which it
+/// these errors can also be a genuine answer; only the older variant of the call can show which it
 /// is.
 pub fn may_be_refusal(errno: Errno) -> bool {
     matches!(
@@ -80,8 +81,17 @@ mod tests {
             call.or_older(|| Err::<i32, _>(Errno::PERM), || Err(Errno::PERM)),
             Err(Errno::PERM)
         );
-        assert_eq!(call.or_older(|| Ok(1), || unreachable!("the newer call works")), Ok(1));
-        let missing = call.or_older(|| Err(Errno::NOENT), || unreachable!("the file is missing"));
+        assert_eq!(
+            call.or_older(
+                || Ok(1),
+                || unreachable!("the older call was made although the newer one works")
+            ),
+            Ok(1)
+        );
+        let missing = call.or_older(
+            || Err(Errno::NOENT),
+            || unreachable!("the older call was made although the file is missing"),
+        );
         assert_eq!(missing, Err::<i32, _>(Errno::NOENT));
     }
 }

@@ -31,8 +31,8 @@ pub enum SocketOption {
     /// `IP_BIND_ADDRESS_NO_PORT`: a bind to port zero leaves the choice of the port to the connect,
     /// which knows the peer.
     BindAddressNoPort,
-    /// `SO_INCOMING_CPU`: among sockets that share a port, prefer this one for packets that the CPU
-    /// handles (6.2).
+    /// `SO_INCOMING_CPU`: among sockets that share a port, the kernel prefers this one for packets
+    /// that this CPU handles (6.2).
     IncomingCpu,
     /// `TCP_NODELAY`.
     NoDelay,
@@ -289,7 +289,7 @@ impl fmt::Display for DeviceName {
     }
 }
 
-/// The process at the other end of a Unix socket.
+/// The identity of a process at the other end of a Unix socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Credentials {
     /// The process; zero if it is in a namespace that is not visible from here.
@@ -302,7 +302,7 @@ pub struct Credentials {
 
 pub(crate) fn set(fd: BorrowedFd<'_>, option: SocketOption, value: u32) -> io::Result<()> {
     let OptionRow { level, name, .. } = option.row();
-    // The largest number that the kernel accepts.
+    // The kernel takes an `int`, so a larger value becomes the maximum of that type.
     let most = value.min(i32::MAX as u32);
     match option {
         SocketOption::Linger => {

@@ -11,8 +11,8 @@ use std::os::fd::{FromRawFd, OwnedFd};
 use std::path::Path;
 use std::ptr;
 
-/// What happens, apart from an `EPIPE` error, when a pipe without a reader is written to or pages
-/// are sent to a socket whose peer has gone.
+/// The effect, besides an `EPIPE` error, of a write to a pipe without a reader, or of sending pages
+/// to a socket whose peer has gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SigPipe {
     /// Nothing: the process ignores SIGPIPE, as Rust programs do by default.
@@ -27,8 +27,8 @@ impl SigPipe {
         if crate::process::ignores(libc::SIGPIPE) { Self::Ignored } else { Self::Raised }
     }
 
-    /// Makes a call that may raise SIGPIPE, without the signal reaching the process. Repeats the
-    /// call if a signal interrupts it.
+    /// Makes a call that may raise SIGPIPE, but keeps that signal from the process. Repeats the
+    /// call if another signal interrupts it.
     pub(crate) fn avoid<T>(self, mut call: impl FnMut() -> Result<T>) -> Result<T> {
         match self {
             Self::Ignored => rustix::io::retry_on_intr(call),
@@ -41,7 +41,7 @@ impl SigPipe {
 /// end.
 ///
 /// # Errors
-/// Out of descriptors or memory.
+/// Fails if the process is out of descriptors or memory.
 pub fn pipe() -> Result<(OwnedFd, OwnedFd)> {
     rustix::pipe::pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)
 }
@@ -59,7 +59,7 @@ pub fn open(path: &Path, access: OFlags) -> Result<OwnedFd> {
 /// Returns the number of bytes that can be read now.
 ///
 /// # Errors
-/// If the file does not support the call.
+/// Fails if the file does not support the call.
 pub fn available(fd: Fd) -> Result<u64> {
     rustix::io::ioctl_fionread(Fd::borrow(fd))
 }
@@ -109,7 +109,7 @@ fn without_signal<T>(call: impl FnOnce() -> Result<T>) -> Result<T> {
 /// Closes the pipe but keeps the descriptor's number, which refers to `/dev/null` from now on.
 ///
 /// # Errors
-/// If `/dev/null` cannot be opened; the pipe then stays open.
+/// Fails if `/dev/null` cannot be opened. The pipe then stays open.
 pub fn end(fd: Fd) -> Result<()> {
     let null = rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
     // SAFETY: the caller of `Fd::from_raw` guarantees that the descriptor is open and may be used.

@@ -13,7 +13,8 @@ use std::ptr;
 /// Opens a descriptor of the process with this number. It becomes readable when the process ends.
 ///
 /// # Errors
-/// `NOSYS` before Linux 5.3; `SRCH` if there is no such process; out of descriptors.
+/// `NOSYS` before Linux 5.3; `SRCH` if no process has this number; `MFILE` if this process is out
+/// of descriptors.
 pub fn open(process: u32) -> Result<OwnedFd> {
     rustix::process::pidfd_open(pid(process)?, PidfdFlags::empty())
 }
@@ -61,18 +62,18 @@ pub fn signal_child(child: u32, signal: i32) -> Result<()> {
 /// Blocks until a child has ended. The child stays a zombie, so its status can still be collected.
 ///
 /// # Errors
-/// `CHILD` if the child has been waited for; whatever a seccomp filter returns.
+/// `CHILD` if the child has been waited for; any error that a seccomp filter returns.
 pub fn wait_for_end(child: u32) -> Result<()> {
     let (child, options) = (pid(child)?, WaitIdOptions::EXITED | WaitIdOptions::NOWAIT);
     retry_on_intr(|| waitid(WaitId::Pid(child), options)).map(drop)
 }
 
-/// Makes the kernel keep the exit status of children until they are waited for. That is the
-/// default, unless SIGCHLD is ignored, which a process may have inherited, or handled with
+/// Makes the kernel keep the exit status of children until they are waited for. The kernel does so
+/// by default, unless the process ignores SIGCHLD, as it may have inherited, or handles it with
 /// `SA_NOCLDWAIT`.
 ///
 /// # Errors
-/// Whatever a seccomp filter returns.
+/// Any error that a seccomp filter returns.
 pub fn keep_exit_statuses() -> Result<()> {
     let mut action = action(libc::SIGCHLD)?;
     if !is_discarding(&action) {
@@ -124,7 +125,8 @@ pub fn has_capability(capability: CapabilitySet) -> bool {
 /// Returns the CPUs that the calling thread may use.
 ///
 /// # Errors
-/// If a filter denies the call; `INVAL` on a machine with more CPUs than fit into a set.
+/// `INVAL` on a machine with more CPUs than fit into a set; any error that a seccomp filter
+/// returns.
 pub fn cpus() -> Result<CpuSet> {
     rustix::thread::sched_getaffinity(None)
 }

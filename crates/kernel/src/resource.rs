@@ -18,12 +18,12 @@ pub enum Resource {
 pub struct Limit {
     /// The limit that applies.
     pub soft: Option<u64>,
-    /// The limit to which the process may raise it.
+    /// The limit up to which the process may raise the soft limit.
     pub hard: Option<u64>,
 }
 
 impl Limit {
-    /// Reads a limit of this process from `/proc`; unlimited if it cannot be read.
+    /// Reads a limit of this process from `/proc`. A limit that cannot be read counts as unlimited.
     ///
     /// This avoids `getrlimit`: if a seccomp filter denies that call, rustix returns the error as a
     /// limit.

@@ -12,15 +12,16 @@ use rustix::pipe::{SpliceFlags, fcntl_getpipe_size, fcntl_setpipe_size};
 /// pipe has.
 ///
 /// # Errors
-/// If the descriptor is not a pipe.
+/// Fails if the descriptor is not a pipe.
 pub fn resize(pipe: BorrowedFd<'_>, bytes: usize) -> Result<usize> {
-    // Fails if the user's pipes would exceed `pipe-user-pages-soft`, or this one `pipe-max-size`.
+    // This fails if the user's pipes would exceed `pipe-user-pages-soft`, or this pipe
+    // `pipe-max-size`.
     _ = fcntl_setpipe_size(pipe, bytes);
     fcntl_getpipe_size(pipe)
 }
 
-/// Moves at most `most` bytes from a socket into a pipe. Returns 0 at the end of the stream, or if
-/// what comes next is not plain bytes: a receive shows which.
+/// Moves at most `most` bytes from a socket into a pipe. Returns 0 at the end of the stream, or
+/// before anything other than plain bytes; a receive shows which.
 ///
 /// # Errors
 /// `AGAIN` if there is nothing to read or the pipe is full; the socket's error, which is reported
@@ -55,5 +56,5 @@ pub fn take(pipe: BorrowedFd<'_>, count: usize) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Do not wait for the pipe.
+/// Flags of a call that does not wait for the pipe.
 const NOWAIT: SpliceFlags = SpliceFlags::NONBLOCK;

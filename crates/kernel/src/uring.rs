@@ -88,7 +88,8 @@ pub struct CompletionOffsets {
     pub user_addr: u64,
 }
 
-/// `struct io_uring_params`: first what the caller requests, then what the kernel has granted.
+/// `struct io_uring_params`: the caller's requests before the call, and the kernel's grants after
+/// it.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 #[allow(missing_docs)]

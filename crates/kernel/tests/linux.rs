@@ -40,7 +40,7 @@ fn options_are_read_as_set() {
 #[test]
 fn a_pair_of_unix_sockets_has_the_credentials_of_its_creator() {
     let (one, other) = Linux.socket_pair(SocketType::Stream, true).unwrap();
-    // SAFETY: the sockets are new, and closed once.
+    // SAFETY: the sockets are new, and each is closed once.
     let (one, other) = unsafe { (Fd::from_raw(one), Fd::from_raw(other)) };
     assert_eq!(Linux.peer_credentials(one).unwrap().pid, std::process::id());
     assert_eq!(Linux.local_address(other).unwrap().to_unix().unwrap(), UnixName::Unnamed);
@@ -54,7 +54,7 @@ fn only_sockets_are_unlinked() {
     let address = Address::unix(UnixName::Path(path.as_os_str().as_encoded_bytes())).unwrap();
     std::fs::write(&path, "a file").unwrap();
     Linux.unlink(&address);
-    std::fs::remove_file(&path).expect("a regular file is not removed");
+    std::fs::remove_file(&path).expect("unlink removed a regular file");
     let fd = socket(Domain::Unix);
     Linux.bind(fd, &address).unwrap();
     Linux.unlink(&address);

@@ -97,7 +97,7 @@ pub struct CallProperties {
     pub only_descriptor: Option<RawFd>,
     /// The cursor that the call uses and may move, if it is not made at an offset.
     pub cursor: Option<Cursor>,
-    /// The call returns a new descriptor.
+    /// Whether the call returns a new descriptor.
     pub opens: bool,
     /// Whether the ring keeps the file open after it has completed the call.
     pub keeps_file_open: KeepsFileOpen,
@@ -119,32 +119,33 @@ pub struct Cursor {
 pub const PIPE_BUF: u32 = 4096;
 
 /// Whether a worker of the ring would make a call, and keep the file open for a moment after the
-/// completion. A file that is closed in that moment is still open for writing, or locked (Linux
-/// 6.18, `io_wq_free_work`).
+/// completion. A file that the program closes in that moment stays open for writing, or locked, a
+/// little longer (Linux 6.18, `io_wq_free_work`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeepsFileOpen {
     /// The ring makes the call on the thread that submits it, or not at all.
     No,
-    /// A worker of the ring would make it, so on Linux the call is not a ring entry: worker threads
-    /// of the driver make it.
+    /// A worker of the ring would make the call. So on Linux, worker threads of the driver make it
+    /// instead of the ring.
     Yes,
-    /// A worker makes the call, unless the file was opened with `O_DIRECT`: such writes usually
-    /// need no worker.
+    /// Like `Yes`, unless the file was opened with `O_DIRECT`: such writes usually need no worker
+    /// of the ring.
     UnlessDirect(RawFd),
 }
 
 impl CallProperties {
-    /// A call that refers to memory or to several descriptors, and waits for no other process.
+    /// Properties of a call that refers to memory or to several descriptors, and waits for no other
+    /// process.
     const fn new(name: &'static str, keeps_file_open: KeepsFileOpen) -> Self {
         Self { name, only_descriptor: None, cursor: None, opens: false, keeps_file_open }
     }
 
-    /// A call that refers to a descriptor and nothing else.
+    /// Properties of a call that refers to a descriptor and nothing else.
     const fn on(name: &'static str, fd: RawFd, keeps_file_open: KeepsFileOpen) -> Self {
         Self { only_descriptor: Some(fd), ..Self::new(name, keeps_file_open) }
     }
 
-    /// A call that transfers bytes at an offset, or at a cursor.
+    /// Properties of a call that transfers bytes at an offset, or at a cursor.
     const fn at(
         name: &'static str,
         keeps_file_open: KeepsFileOpen,
@@ -213,8 +214,9 @@ impl FileCall {
     /// The system's error.
     ///
     /// # Safety
-    /// Memory that the call reads must be valid, memory that it writes must not be used by other
-    /// code meanwhile, and its descriptors must be open and the caller's to use.
+    /// Memory that the call refers to must be valid. During the call, no other code may use memory
+    /// that it writes. Its descriptors must be open, and the caller must have the right to use
+    /// them.
     #[inline]
     pub unsafe fn call(&self) -> io::Result<u32> {
         // SAFETY: `call_once` and `call_again` have the contract of `call`, which the caller
@@ -229,8 +231,8 @@ impl FileCall {
         Ok(answer? as u32)
     }
 
-    /// Repeats the call until it is not interrupted. A separate function, so that the first try is
-    /// not part of a loop.
+    /// Repeats the call until no signal interrupts it. This is a separate function, so that the
+    /// first try is not part of a loop.
     ///
     /// # Safety
     /// The same as for [`call`](Self::call).
@@ -286,7 +288,7 @@ impl FileCall {
         }
     }
 
-    /// Makes the rarer calls. A separate function, so that the common ones need less stack.
+    /// Makes the rarer calls. This is a separate function, so that the common ones need less stack.
     ///
     /// # Safety
     /// The same as for [`call`](Self::call).

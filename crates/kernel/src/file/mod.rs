@@ -13,7 +13,8 @@ pub use call::{CallProperties, Cursor, FileCall, KeepsFileOpen, PIPE_BUF, PathAt
 pub use held_path::HeldPath;
 pub use stat::{FileStat, StatTime, identity};
 
-/// The offset that selects the file's cursor. Also used for files without one, such as pipes.
+/// The offset that selects the file's cursor. It is also the offset for files without a cursor,
+/// such as pipes.
 pub const CURSOR_OFFSET: u64 = u64::MAX;
 
 /// `struct open_how`: how to open a file.

@@ -1,6 +1,6 @@
 //! Mounts, and which of them may keep a call waiting forever. The answers come from `/proc` and
-//! from what the kernel has in memory, because asking a file system itself, even by `fstat` or
-//! `statfs`, hangs if the file system does.
+//! from the kernel's memory, because a call to the file system itself, even `fstat` or `statfs`,
+//! hangs if the file system does.
 use crate::fd::Fd;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
@@ -73,7 +73,7 @@ const LOCAL_FILE_SYSTEMS: &[&str] = &[
     "zonefs",
 ];
 
-/// How many nested mounts are followed along a path or up to the root.
+/// Maximum number of nested mounts followed along a path or up to the root.
 const MAX_MOUNT_DEPTH: usize = 64;
 
 /// A mount in this process's namespace.
@@ -113,7 +113,7 @@ impl Mounts {
         Ok(mounts)
     }
 
-    /// Reads the list again if mounts have changed since. Returns true if so.
+    /// Reads the list again if mounts have changed since it was read. Returns true if so.
     ///
     /// # Errors
     /// The system's error.
@@ -195,8 +195,8 @@ fn parse(text: &[u8]) -> Vec<Mount> {
     mounts
 }
 
-/// Fields: mount ID, parent ID, device, root, mount point, options, optional fields up to a dash,
-/// type, source, options of the file system.
+/// Parses a line with these fields: mount ID, parent ID, device, root, mount point, options,
+/// optional fields up to a dash, type, source, options of the file system.
 fn parse_line(line: &[u8]) -> Option<Mount> {
     let mut fields = line.split(|byte| *byte == b' ');
     let number = |field: &[u8]| from_utf8(field).ok()?.parse::<u64>().ok();
@@ -299,8 +299,8 @@ pub fn read_link(path: &[u8]) -> Result<Vec<u8>> {
     rustix::fs::readlink(path, Vec::new()).map(CString::into_bytes)
 }
 
-/// Looks up a directory in memory only, without asking a file system or following symbolic links.
-/// The path starts from an open directory, or from the working directory.
+/// Looks up a directory in the kernel's memory only, without a call to a file system and without
+/// following symbolic links. The path starts from an open directory, or from the working directory.
 ///
 /// # Errors
 /// `AGAIN` if it is not in memory; `LOOP` if the path contains a symbolic link; `NOENT`, `NOTDIR`,
@@ -370,7 +370,7 @@ mod tests {
         assert!(!mounts.refresh().unwrap(), "the list changed although nothing was mounted");
         let file = File::open("/proc/self/stat").unwrap();
         let fd = &file;
-        let mount = mounts.by_id(id_of(fd).unwrap()).expect("the mount of /proc");
+        let mount = mounts.by_id(id_of(fd).unwrap()).expect("the mount of /proc is not listed");
         assert!(!mount.may_hang && mount.point == b"/proc", "{mount:?}");
         assert_eq!(mounts.at(&path_of(fd).unwrap()), Some(mount));
         let (pipe, _writer) = io::pipe().unwrap();

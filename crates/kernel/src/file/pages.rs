@@ -7,11 +7,12 @@ use crate::pipe::SigPipe;
 use rustix::fd::BorrowedFd;
 use rustix::io::Result;
 
-/// Prepares a socket for [`FileCall::Send`](super::FileCall::Send) by making it non-blocking, which
-/// it stays. Returns the current effect of SIGPIPE in the process, to be passed to each call.
+/// Prepares a socket for [`FileCall::Send`](super::FileCall::Send): makes it non-blocking for the
+/// rest of its life. Returns the current effect of SIGPIPE in the process, which the caller passes
+/// to each call.
 ///
 /// # Errors
-/// If the descriptor is not open.
+/// Fails if the descriptor is not open.
 pub fn prepare(socket: Fd) -> Result<SigPipe> {
     rustix::io::ioctl_fionbio(Fd::borrow(socket), true)?;
     Ok(SigPipe::of_process())

@@ -89,7 +89,8 @@ pub(super) unsafe fn stat(at: PathAt, flags: u32, stat: &mut FileStat) -> Result
         // The other flags of `statx` say how far to synchronise with a remote server.
         let flags = flags as i32 & (libc::AT_SYMLINK_NOFOLLOW | libc::AT_EMPTY_PATH);
         let mut old = MaybeUninit::<libc::stat>::zeroed();
-        // SAFETY: as above; a `struct stat` of zeroes is valid.
+        // SAFETY: the caller guarantees that directory and path are valid, and a `struct stat` of
+        // zeroes is valid.
         let (done, old) =
             unsafe { (libc::fstatat(at.dir, at.path, old.as_mut_ptr(), flags), old.assume_init()) };
         if done != 0 {
