@@ -80,9 +80,9 @@ mod tests {
 
     /// Opens the root directory with `O_PATH`.
     fn open() -> Entry {
-        static HOW: OpenHow = OpenHow { flags: 0o10_000_000, mode: 0, resolve: 0 };
+        static OPEN_HOW: OpenHow = OpenHow { flags: 0o10_000_000, mode: 0, resolve: 0 };
         let at = PathAt { dir: -100, path: c"/".as_ptr() };
-        file_entry(&FileCall::Open { at, how: &HOW }).expect("opening a file is an operation")
+        file_entry(&FileCall::Open { at, how: &OPEN_HOW }).expect("opening a file is an operation")
     }
 
     #[test]

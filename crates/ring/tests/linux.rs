@@ -12,7 +12,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::time::Duration;
 
 /// Turns a hang into a failure.
-const PATIENCE: Duration = Duration::from_secs(20);
+const MAX_ARRIVAL_WAIT: Duration = Duration::from_secs(20);
 
 fn small_ring() -> Ring {
     Ring::builder()
@@ -242,11 +242,11 @@ fn an_eventfd_is_signalled_while_notifications_are_on() {
         );
         (&peer).write_all(&[7]).unwrap();
         // A kernel thread may deliver the byte to the socket later.
-        let deadline = Linux.now() + PATIENCE;
+        let deadline = Linux.now() + MAX_ARRIVAL_WAIT;
         while !ring.has_deferred_work() && ring.ready() == 0 {
             assert!(Linux.now() < deadline, "the byte has not arrived");
         }
-        let signalled = readable(&eventfd, if on { PATIENCE } else { Duration::ZERO });
+        let signalled = readable(&eventfd, if on { MAX_ARRIVAL_WAIT } else { Duration::ZERO });
         assert_eq!(signalled, on);
         assert_eq!(take(&mut ring, 1)[0].user_data, user_data);
         assert_eq!(*byte, [7]);
