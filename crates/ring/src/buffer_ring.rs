@@ -25,9 +25,9 @@ struct BufferEntry {
 /// A registered buffer ring (5.19): the kernel takes buffers at the head, and this type publishes
 /// them at the tail.
 ///
-/// It holds *entries*, not the memory of the buffers, which must stay valid until the buffer ring
-/// is unregistered or the kernel has torn down its [`Ring`]. Only [`unregister`](Self::unregister)
-/// frees the memory of the entries; otherwise it is leaked.
+/// It holds *entries*, not the memory of the buffers. That memory must stay valid until the buffer
+/// ring is unregistered or the kernel has torn down its [`Ring`]. Only
+/// [`unregister`](Self::unregister) frees the memory of the entries; otherwise it is leaked.
 pub struct BufferRing {
     memory: ManuallyDrop<Mapping>,
     group: u16,
@@ -39,11 +39,12 @@ impl BufferRing {
     /// Registers an empty ring of `entries` (a power of two, 1 to 32,768) as buffer group `group`.
     ///
     /// # Errors
-    /// [`SetupError::Size`] for a bad size, or the kernel's error.
+    /// [`SetupError::Size`] for an invalid number of entries; [`SetupError::Step`] with the
+    /// system's error.
     pub fn register(ring: &Ring, group: u16, entries: u32) -> Result<Self, SetupError> {
         if !entries.is_power_of_two() || entries > MAX_BUFFER_RING_ENTRIES {
             return Err(SetupError::Size {
-                what: "a buffer ring, which is a power of two",
+                what: "a buffer ring (a power of two)",
                 given: entries,
                 limit: MAX_BUFFER_RING_ENTRIES,
             });
@@ -136,7 +137,7 @@ impl std::fmt::Debug for BufferRing {
 mod tests {
     use super::*;
 
-    /// A ring over plain memory whose tail is just below the wrap.
+    /// Creates a buffer ring in plain memory. Its tail wraps with the first buffer.
     fn below_the_wrap() -> BufferRing {
         let memory = Mapping::anonymous(4 * size_of::<BufferEntry>()).unwrap();
         BufferRing { memory: ManuallyDrop::new(memory), group: 0, mask: 3, tail: u16::MAX }
@@ -147,7 +148,7 @@ mod tests {
         let mut ring = below_the_wrap();
         ring.publish();
         for id in 0..4 {
-            // SAFETY: no kernel reads this ring, so the address is not used.
+            // SAFETY: no kernel reads this ring, so nothing uses the address.
             unsafe { ring.add(std::ptr::dangling_mut(), 9, id) };
         }
         // SAFETY: the mapping holds four slots, and only this thread uses it.

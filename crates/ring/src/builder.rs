@@ -24,8 +24,8 @@ const COMMON_FLAGS: SetupFlags =
 /// Flags that every ring without SQ polling uses.
 const UNPOLLED_FLAGS: SetupFlags = COMMON_FLAGS.union(SetupFlags::TASKRUN_FLAG);
 
-/// The flags to try, from the newest kernel to the oldest with buffer rings. The next set is tried
-/// only after `EINVAL`.
+/// The flags to try, from those of the newest kernel to those of the oldest with buffer rings. The
+/// builder tries the next set only after `EINVAL`.
 const FLAG_CANDIDATES: [SetupFlags; 3] = [
     UNPOLLED_FLAGS
         .union(SetupFlags::SINGLE_ISSUER)
@@ -117,8 +117,8 @@ impl Ring {
         })
     }
 
-    /// Enables the ring on this thread and registers its descriptor, so that an enter need not look
-    /// up a file.
+    /// Enables the ring on this thread and registers its descriptor, so that `io_uring_enter` need
+    /// not look up a file.
     fn enable(&mut self) -> Result<(), SetupError> {
         self.register(Register::EnableRings, std::ptr::null_mut(), 0)
             .map_err(|e| SetupError::Step("enabling the ring", e))?;
@@ -160,36 +160,37 @@ impl RingBuilder {
     }
 
     /// Sets the maximum number of kernel workers for bounded work (files) and for unbounded work.
-    /// The default is 4 of each. `None` keeps the kernel's default, which is tens of thousands.
+    /// The default is 4 of each. `None` keeps the kernel's defaults, which allow tens of thousands
+    /// of unbounded workers.
     pub fn workers(mut self, bounded_and_unbounded: Option<[u32; 2]>) -> Self {
         self.workers = bounded_and_unbounded;
         self
     }
 
-    /// Sets set-up flags that are not used, to get the behaviour of an older kernel.
+    /// Sets the set-up flags to leave out, to get the behaviour of an older kernel.
     pub fn without(mut self, flags: SetupFlags) -> Self {
         self.without = flags;
         self
     }
 
-    /// Has a kernel thread poll the submission queue.
+    /// Makes a kernel thread poll the submission queue. The default is `None`: no polling.
     pub fn sq_poll(mut self, polls: Option<SqPoll>) -> Self {
         self.sq_poll = polls;
         self
     }
 
     /// Restricts the ring to these operations, permanently. Any other operation fails with EACCES,
-    /// and so does any registration that this crate does not need. Entries may select a buffer and
-    /// skip their completion, and have no other flag.
+    /// and so does any registration that this crate does not need. Entries may have the flags that
+    /// select a buffer or skip a completion, but no others.
     pub fn only_operations(mut self, operations: &[u8]) -> Self {
         self.allowed_operations = Some(operations.to_vec());
         self
     }
 
-    /// Sets up the ring, registers its descriptor with this thread, and enables it.
+    /// Sets up and enables the ring, and registers its descriptor with this thread.
     ///
     /// # Errors
-    /// [`SetupError`], which says which step failed.
+    /// [`SetupError`] with the step that failed.
     pub fn build(self) -> Result<Ring, SetupError> {
         check_range("a submission queue", self.entries, MAX_SUBMISSION_ENTRIES)?;
         check_range("a completion queue", self.completions, 2 * MAX_SUBMISSION_ENTRIES)?;

@@ -6,11 +6,11 @@ bitflags! {
     /// `IORING_CQE_F_*`: the low half of a completion's flags. The high half is the buffer id.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub struct CompletionFlags: u32 {
-        /// A provided buffer was used. Its id is in the upper 16 bits.
+        /// The operation used a provided buffer, whose id is in the upper 16 bits.
         const BUFFER = 1 << 0;
         /// More completions of the same operation will follow.
         const MORE = 1 << 1;
-        /// The socket had more to read.
+        /// The socket had more bytes to read.
         const SOCK_NONEMPTY = 1 << 2;
         /// The notification of a zero-copy send: the memory may be reused.
         const NOTIF = 1 << 3;
@@ -18,7 +18,7 @@ bitflags! {
     }
 }
 
-/// One completion: 16 bytes, plain data.
+/// A completion queue entry of 16 bytes, as plain data.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Completion {
@@ -45,7 +45,7 @@ impl Completion {
         self.flags & CompletionFlags::NOTIF.bits() != 0
     }
 
-    /// Returns true for a notification which reports that the kernel copied the bytes
+    /// Returns true for a notification that reports a copy of the bytes by the kernel
     /// (`IORING_NOTIF_USAGE_ZC_COPIED`).
     #[inline]
     pub fn was_copied(&self) -> bool {

@@ -21,7 +21,7 @@ bitflags! {
     }
 }
 
-/// One submission queue entry: 64 bytes, plain data, integer opcode.
+/// A submission queue entry of 64 bytes, as plain data with an integer opcode.
 ///
 /// The field names are the kernel's. A union has the name of its most common use. Entries are
 /// created in one module, [`op`](crate::op).
@@ -44,11 +44,11 @@ pub struct Entry {
     pub len: u32,
     /// Flags of the corresponding system call.
     pub op_flags: u32,
-    /// Returned in the completion.
+    /// A number that each completion of the entry returns.
     pub user_data: u64,
     /// The buffer group to select from.
     pub buf_group: u16,
-    /// Registered credentials.
+    /// The id of registered credentials; zero for none.
     pub personality: u16,
     /// A direct-descriptor slot, or the total limit of a multishot receive in bytes (6.17).
     pub file_index: u32,
@@ -86,8 +86,8 @@ impl Entry {
 
 const _: () = assert!(size_of::<Entry>() == 64);
 
-/// An entry that refers to no memory of the submitter, and to descriptors only as [`Fd`]. Safe code
-/// may submit it.
+/// An entry that refers only to memory that is never freed, if to any, and to descriptors only as
+/// [`Fd`]. Safe code may submit it.
 ///
 /// Some of these operations fill buffers of a group, which is why
 /// [`BufferRing::add`](crate::BufferRing::add) is unsafe.
@@ -96,7 +96,7 @@ pub struct SafeEntry(Entry);
 
 impl SafeEntry {
     /// Wraps an entry. Only the operations of this crate call this; they guarantee that the entry
-    /// refers to no memory.
+    /// refers to no memory that can be freed.
     #[inline]
     pub(crate) fn new(entry: Entry) -> Self {
         Self(entry)

@@ -10,20 +10,20 @@ use std::io;
 pub enum SetupError {
     /// The kernel refused `io_uring_setup`.
     Refused(io::Error),
-    /// The kernel refused `io_uring_setup` with SQ polling; with the CPU, if one was chosen.
+    /// The kernel refused `io_uring_setup` with SQ polling, on the given CPU if one was chosen.
     SqPoll(Option<u32>, io::Error),
     /// The kernel lacks a required feature.
     Lacks(&'static str),
     /// A size outside its limits.
     Size {
-        /// The name of the size.
+        /// The object that would have this size, such as a submission queue.
         what: &'static str,
         /// The requested size.
         given: u32,
-        /// The limit.
+        /// The largest allowed size.
         limit: u32,
     },
-    /// Memory could not be mapped, or a registration failed.
+    /// The named step failed, such as mapping memory or a registration.
     Step(&'static str, io::Error),
 }
 
@@ -92,7 +92,7 @@ impl From<SetupError> for io::Error {
     }
 }
 
-/// The submission queue has no free entry: enter first.
+/// The submission queue has no free entry; the next [`enter`](crate::Ring::enter) frees entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueueFull;
 

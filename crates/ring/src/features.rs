@@ -101,8 +101,8 @@ const FEATURES: [FeatureRow; 21] = [
     ),
 ];
 
-/// An operation of Linux 6.0 (the oldest kernel whose io_uring annulus uses) or newer is a feature,
-/// unless a system call can replace it.
+/// Returns true if an operation is listed as a feature or need not be: it is older than Linux 6.0,
+/// the oldest kernel whose io_uring annulus uses, or a system call can replace it.
 const fn is_reported(operation: &Operation) -> bool {
     let (mut at, mut found) = (0, matches!(operation.need, Need::File) || operation.since.0 < 6);
     while at < FEATURES.len() {
@@ -157,7 +157,7 @@ pub struct Features {
 }
 
 impl Features {
-    /// Detects the features of Linux, with a small ring of its own.
+    /// Detects the features of Linux by setting up a small ring.
     ///
     /// # Errors
     /// [`SetupError`] if a ring cannot be set up.
@@ -209,13 +209,13 @@ fn has(ring: &mut Ring, probe: &Probe, test: FeatureTest) -> Result<bool, SetupE
     }
 }
 
-/// Submits an entry without a file. The kernel checks an entry's fields before it looks up the
-/// file.
+/// Submits an entry without a file, and returns true if the kernel understands it. The kernel
+/// checks an entry's fields before it looks up the file.
 #[allow(unsafe_code)]
 fn try_entry(ring: &mut Ring, entry: Entry) -> Result<bool, SetupError> {
     let step = |e| SetupError::Step("trying an operation", e);
     // SAFETY: the entry refers to no memory.
-    unsafe { ring.push_unchecked(entry) }.expect("an empty queue has space");
+    unsafe { ring.push_unchecked(entry) }.expect("an empty queue has no space");
     let mut take = || -> Result<Completion, SetupError> {
         loop {
             ring.enter(Wait::For { completions: 1, timeout: None }).map_err(step)?;

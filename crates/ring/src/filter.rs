@@ -35,8 +35,8 @@ pub fn deny_setup() -> io::Result<()> {
     }
 }
 
-/// Checks only the number, not the architecture: since 5.1, new system calls have the same number
-/// on every architecture.
+/// Returns a program that checks only the system call's number, not the architecture:
+/// `io_uring_setup` has the same number on all architectures but Alpha.
 fn filter_program() -> [libc::sock_filter; 5] {
     let statement = |code: u32, jt, jf, k| libc::sock_filter { code: code as u16, jt, jf, k };
     let refusal = libc::SECCOMP_RET_ERRNO | libc::EPERM as u32;

@@ -45,8 +45,8 @@ impl RingMemory {
 
 impl Drop for RingMemory {
     fn drop(&mut self) {
-        // SAFETY: this is the range that `map` returned, and it is unmapped once. The ring drops
-        // its queues, which point into it, before its mappings.
+        // SAFETY: `map` returned this range, and only this code unmaps it, once. The ring drops its
+        // queues, which point into the range, before its mappings.
         unsafe { self.kernel.unmap(self.area.start.as_ptr(), self.area.len) };
     }
 }
@@ -61,13 +61,13 @@ pub(crate) struct MappedArea {
 impl MappedArea {
     #[cfg(test)]
     pub(crate) fn of(mapping: &annulus_kernel::Mapping) -> Self {
-        let start = NonNull::new(mapping.as_ptr()).expect("a mapping is not at address zero");
+        let start = NonNull::new(mapping.as_ptr()).expect("a mapping is at address zero");
         Self { start, len: mapping.len() }
     }
 
     /// Returns the address of `size` bytes at `offset`.
     ///
-    /// Panics if they are not inside the range, which means that the kernel contradicts itself.
+    /// Panics if they are not inside the range: the kernel has contradicted itself.
     pub(crate) fn at(self, offset: u32, size: usize) -> *mut u8 {
         let end = (offset as usize).checked_add(size);
         assert!(

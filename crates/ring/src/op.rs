@@ -30,7 +30,7 @@ pub mod poll {
     pub const OUT: u32 = 0x4;
 }
 
-/// Does nothing, at the cost of a round trip through the ring.
+/// Does nothing, but costs a round trip through the ring.
 #[derive(Clone, Copy, Debug)]
 pub struct Nop;
 
@@ -58,7 +58,7 @@ impl Accept {
     }
 }
 
-/// Accepts connections until it ends, with one completion per connection (5.19).
+/// Accepts connections until the operation ends, with one completion per connection (5.19).
 #[derive(Clone, Copy, Debug)]
 pub struct AcceptMulti {
     /// The listening socket.
@@ -79,7 +79,7 @@ impl AcceptMulti {
 pub struct Connect {
     /// The socket.
     pub fd: Fd,
-    /// The address of a socket address.
+    /// A pointer to the socket address.
     pub address: *const u8,
     /// The length of the address, in bytes.
     pub len: u32,
@@ -114,7 +114,7 @@ impl Poll {
     }
 }
 
-/// Reports each readiness edge of a descriptor with a completion, until it ends (5.13).
+/// Reports each readiness edge of a descriptor with a completion, until the operation ends (5.13).
 #[derive(Clone, Copy, Debug)]
 pub struct PollMulti {
     /// The descriptor.
@@ -142,7 +142,7 @@ pub struct TimeSpec {
     pub nanoseconds: i64,
 }
 
-/// Completes with ETIME after a duration, which is read when the entry is consumed.
+/// Completes with ETIME after a duration, which the kernel reads when it consumes the entry.
 #[derive(Clone, Copy, Debug)]
 pub struct Timeout {
     /// The duration.

@@ -1,6 +1,7 @@
-//! The table of operations (`IORING_OP_*`): for each its number, the kernel that introduced it,
-//! what needs it, and which memory its entries refer to; and the entries of file calls. The numbers
-//! are integers, because a newer kernel may report numbers that an enum would not have.
+//! The table of operations (`IORING_OP_*`), and the entries of file calls. A row has the
+//! operation's number, the kernel that introduced it, the part of annulus that needs it, and the
+//! memory that its entries refer to. The numbers are integers, because a newer kernel may report
+//! numbers that an enum would not have.
 
 use crate::entry::Entry;
 use annulus_kernel::Fd;
@@ -15,13 +16,13 @@ pub struct Operation {
     pub opcode: u8,
     /// The version that introduced it, major and minor.
     pub since: (u16, u16),
-    /// What needs the operation.
+    /// The part of annulus that needs the operation.
     pub need: Need,
-    /// The memory that its entries refer to.
+    /// The memory that entries of the operation refer to.
     pub memory: MemoryUse,
 }
 
-/// What needs an operation.
+/// The part of annulus that needs an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Need {
     /// The annulus driver, which does not start without it.
@@ -32,7 +33,7 @@ pub enum Need {
     ZeroCopy,
     /// File calls, which are system calls without it.
     File,
-    /// Nothing: it is only reported as a feature of the kernel.
+    /// None: the operation is only reported as a feature of the kernel.
     Never,
 }
 
@@ -41,10 +42,10 @@ pub enum Need {
 pub enum MemoryUse {
     /// None.
     None,
-    /// Memory that is read when the entry is consumed.
+    /// Memory that the kernel reads when it consumes the entry.
     Submission,
     /// Memory that must stay valid until the terminal completion. An entry that selects buffers of
-    /// a group refers to none.
+    /// a group refers to no memory.
     Completion,
 }
 

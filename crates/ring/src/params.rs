@@ -61,7 +61,7 @@ bitflags! {
     /// `IORING_FEAT_*`: what the kernel reports at set-up.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub struct KernelFeatures: u32 {
-        /// Both queues in one mapping (5.4).
+        /// Both queues are in one mapping (5.4).
         const SINGLE_MMAP = 1 << 0;
         /// A completion that overflows the queue is kept, not dropped (5.5).
         const NODROP = 1 << 1;
@@ -69,13 +69,13 @@ bitflags! {
         const SUBMIT_STABLE = 1 << 2;
         /// Operations on sockets need no worker (5.7).
         const FAST_POLL = 1 << 5;
-        /// A timeout inside the wait (5.11).
+        /// A wait can have a timeout (5.11).
         const EXT_ARG = 1 << 8;
         /// Completions of successful operations can be skipped (5.17).
         const CQE_SKIP = 1 << 11;
-        /// Receive and send bundles (6.10).
+        /// Receives and sends can use several buffers at once, a bundle (6.10).
         const RECVSEND_BUNDLE = 1 << 14;
-        /// A minimum wait for batching (6.12).
+        /// A wait can have a minimum time, for batching (6.12).
         const MIN_TIMEOUT = 1 << 15;
         /// The wait need not count as iowait (6.15).
         const NO_IOWAIT = 1 << 17;

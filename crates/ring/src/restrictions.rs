@@ -1,4 +1,4 @@
-//! Restrictions: what a ring may do once it is enabled. They cannot be removed.
+//! Restrictions limit an enabled ring to some operations and registrations. They cannot be removed.
 
 use crate::entry::EntryFlags;
 use crate::error::SetupError;
@@ -73,16 +73,16 @@ mod tests {
     #[allow(unsafe_code)]
     fn answer(ring: &mut Ring, entry: Entry) -> i32 {
         // SAFETY: the entries of these tests refer to static memory, or to none.
-        unsafe { ring.push_unchecked(entry) }.expect("an empty queue has space");
+        unsafe { ring.push_unchecked(entry) }.expect("an empty queue has no space");
         ring.enter(Wait::For { completions: 1, timeout: None }).unwrap();
-        ring.completions().next().expect("an answer").result
+        ring.completions().next().expect("the entry had no completion").result
     }
 
     /// Opens the root directory with `O_PATH`.
     fn open() -> Entry {
         static OPEN_HOW: OpenHow = OpenHow { flags: 0o10_000_000, mode: 0, resolve: 0 };
         let at = PathAt { dir: -100, path: c"/".as_ptr() };
-        file_entry(&FileCall::Open { at, how: &OPEN_HOW }).expect("opening a file is an operation")
+        file_entry(&FileCall::Open { at, how: &OPEN_HOW }).expect("opening a file has no entry")
     }
 
     #[test]

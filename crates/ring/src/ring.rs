@@ -19,10 +19,10 @@ use std::rc::Rc;
 use std::sync::atomic::{Ordering, fence};
 use std::time::Duration;
 
-/// How far ahead of the tail the submission queue is prefetched, in entries.
+/// Distance, in entries, from the tail to the slot that a push prefetches.
 const PREFETCH_DISTANCE: u32 = 3;
 
-/// What [`Ring::enter`] waits for.
+/// The wait that [`Ring::enter`] makes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
     /// Submit, and run no deferred work.
@@ -98,7 +98,7 @@ impl Ring {
     /// Same as [`push`](Ring::push).
     ///
     /// # Safety
-    /// Each descriptor in the entry must be open and the caller's to use, or -1.
+    /// Each descriptor in the entry must be -1, or open and one that the caller may use.
     ///
     /// Memory that the entry refers to must stay valid, unmoved and unmodified (and unread, if the
     /// kernel writes it) until the *terminal* completion of the operation, the one without
@@ -158,8 +158,8 @@ impl Ring {
     }
 
     /// Registers an eventfd that the kernel signals while it is
-    /// [enabled](Self::set_eventfd_enabled), for an event loop that also waits for other things. It
-    /// starts disabled.
+    /// [enabled](Self::set_eventfd_enabled), for an event loop that also waits for other things.
+    /// The eventfd starts disabled.
     ///
     /// # Errors
     /// The kernel's error: EBUSY if the ring has an eventfd already.
@@ -178,9 +178,9 @@ impl Ring {
         self.completion_queue.set_eventfd_enabled(on);
     }
 
-    /// Returns the number of queued entries that the kernel has not consumed yet. After an enter it
-    /// shows whether all were submitted: the count that the system call returns is lost if the wait
-    /// timed out or was interrupted.
+    /// Returns the number of queued entries that the kernel has not consumed yet. After an enter,
+    /// it shows whether the kernel has consumed all entries: the system call loses its own count if
+    /// the wait timed out or was interrupted.
     #[inline]
     pub fn pending(&self) -> u32 {
         self.submission_queue.pending()
@@ -268,7 +268,8 @@ impl Ring {
 impl Drop for Ring {
     fn drop(&mut self) {
         if self.id.registered {
-            // The thread's table of registered rings has 16 entries and would keep this ring alive.
+            // Otherwise the thread's table of registered rings, which has 16 entries, would keep
+            // this ring alive.
             let mut update = RingUpdate { offset: self.id.fd as u32, ..RingUpdate::default() };
             _ = self.register(Register::UnregisterRingFds, (&raw mut update).cast(), 1);
         }
@@ -349,7 +350,8 @@ impl SubmissionQueue {
         // SAFETY: the masked index lies inside the mapped array, and the kernel has consumed the
         // slot, since `head` has passed it.
         unsafe { self.entries.add((self.tail & self.mask) as usize).write(entry) };
-        // By the time the queue wraps around, this entry has left the first-level cache.
+        // Prefetches the slot of a later push, which has left the first-level cache since the last
+        // time around.
         let ahead = self.tail.wrapping_add(PREFETCH_DISTANCE) & self.mask;
         prefetch(self.entries.wrapping_add(ahead as usize), size_of::<Entry>());
         self.tail = self.tail.wrapping_add(1);
@@ -479,7 +481,7 @@ impl CompletionQueue {
         Completions { queue: self, end }
     }
 
-    /// Returns the number of completions that the kernel dropped: 0 on a kernel with `NODROP`.
+    /// Returns the number of completions that the kernel dropped because it had no memory.
     pub(crate) fn dropped(&self) -> u32 {
         self.overflow.load(Ordering::Relaxed)
     }

@@ -11,7 +11,7 @@ use std::net::{TcpListener, TcpStream};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::time::Duration;
 
-/// Turns a hang into a failure.
+/// Time after which a missing byte or signal fails the test.
 const MAX_ARRIVAL_WAIT: Duration = Duration::from_secs(20);
 
 fn small_ring() -> Ring {
@@ -100,8 +100,8 @@ fn a_multishot_receive_fills_published_buffers_and_ends_with_enobufs() {
     let receive = op::RecvMulti { fd: fd(&server), group: 3, limit: 0 };
     ring.push(receive.entry().user_data(9)).unwrap();
 
-    // Linux 6.1 ends the receive with the last buffer, later kernels only when there is no buffer
-    // for more bytes.
+    // Linux 6.1 ends the receive with the last buffer; later kernels end it only when more bytes
+    // find no buffer.
     let mut came = VecDeque::new();
     let mut next = |ring: &mut Ring| loop {
         match came.pop_front() {
@@ -114,8 +114,8 @@ fn a_multishot_receive_fills_published_buffers_and_ends_with_enobufs() {
         let completion: Completion = next(&mut ring);
         assert_eq!((completion.result as usize, completion.more()), (text.len(), true));
         let id = completion.buffer().unwrap();
-        // SAFETY: the completion has returned the buffer. The read is volatile, since the kernel
-        // wrote it.
+        // SAFETY: the completion has returned the buffer, so the kernel no longer writes to it. The
+        // read is volatile, since the compiler does not see the kernel's writes.
         let got = unsafe { std::ptr::read_volatile(&raw const memory[usize::from(id)]) };
         assert_eq!(&got[..text.len()], text.as_bytes());
     }
@@ -147,11 +147,11 @@ fn a_send_that_skips_its_completion_posts_none() {
     assert_eq!(&got, b"quiet");
 }
 
-/// On loopback the kernel copies every zero-copy send, so a report that is understood says so.
+/// On loopback the kernel copies every zero-copy send, so a requested report must say so.
 #[test]
 fn a_zero_copy_report_shows_that_the_kernel_copied() {
     if !Features::detect().unwrap().has("zero-copy report") {
-        skip!("no zero-copy report here");
+        skip!("this kernel does not report copies of zero-copy sends (6.2)");
         return;
     }
     let mut ring = small_ring();
@@ -164,7 +164,9 @@ fn a_zero_copy_report_shows_that_the_kernel_copied() {
         unsafe { ring.push_unchecked(op::zero_copy(send.entry(), reports)) }.unwrap();
         ring.enter(Wait::Reap).unwrap();
         client.read_exact(&mut [0; 4]).unwrap();
-        let [outcome, notification] = take(&mut ring, 2)[..] else { panic!("two completions") };
+        let [outcome, notification] = take(&mut ring, 2)[..] else {
+            panic!("a zero-copy send did not have two completions")
+        };
         assert_eq!((outcome.result, outcome.more()), (4, true));
         assert_eq!(notification.was_copied(), reports);
     }
@@ -224,15 +226,15 @@ fn an_eventfd_is_signalled_while_notifications_are_on() {
     let mut ring = small_ring();
     let eventfd = eventfd(0, EventfdFlags::NONBLOCK).unwrap();
     ring.register_eventfd(eventfd.as_fd()).unwrap();
-    // The read waits for the peer: an operation that completes during submission may be signalled
-    // or not.
+    // The receive waits for the peer, because an operation that completes during submission may be
+    // signalled or not.
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let peer = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     let (socket, _) = listener.accept().unwrap();
     for (user_data, on) in [(1, false), (2, true), (3, false)] {
         let mut byte = Box::new([0]);
         let read = op::Recv { fd: fd(&socket), buffer: byte.as_mut_ptr(), len: 1 };
-        // SAFETY: the byte stays until the completion is taken below.
+        // SAFETY: the byte stays allocated and unused until the completion has been taken below.
         unsafe { ring.push_unchecked(read.entry().user_data(user_data)) }.unwrap();
         ring.enter(Wait::Reap).unwrap();
         ring.set_eventfd_enabled(on);

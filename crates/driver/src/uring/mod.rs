@@ -196,7 +196,8 @@ impl Uring {
 
     #[inline]
     fn push(&mut self, entry: SafeEntry) {
-        // SAFETY: a `SafeEntry` refers to no memory, and its descriptors are `Fd`s.
+        // SAFETY: a `SafeEntry` refers to no memory that can be freed, and its descriptors are
+        // `Fd`s.
         unsafe { self.push_unchecked(entry.into()) };
     }
 

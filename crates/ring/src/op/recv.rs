@@ -35,7 +35,7 @@ pub struct RecvMulti {
     /// The buffer group.
     pub group: u16,
     /// The total number of bytes after which the operation ends, and the most that any buffer
-    /// receives. Zero means no limit. EINVAL before 6.17.
+    /// receives. Zero means no limit. Other values fail with EINVAL before 6.17.
     pub limit: u32,
 }
 
@@ -44,8 +44,8 @@ impl RecvMulti {
     #[inline]
     pub fn entry(self) -> SafeEntry {
         let base = with_buffer_group(opcode::RECV, self.fd, self.group);
-        // The kernel checks the total only after each receive, so the length keeps the receive
-        // itself within it.
+        // The kernel checks the total only after each receive, so the length also limits each
+        // single receive.
         let limits = Entry { len: self.limit, file_index: self.limit, ..base };
         SafeEntry::new(Entry { ioprio: RECV_MULTISHOT, ..limits })
     }
@@ -68,7 +68,7 @@ impl RecvSelect {
     }
 }
 
-/// An operation whose buffer the kernel takes from a group.
+/// Returns the entry of an operation whose buffer the kernel takes from a group.
 #[inline]
 fn with_buffer_group(opcode: u8, fd: Fd, group: u16) -> Entry {
     Entry { buf_group: group, ..Entry::new(opcode, fd).with(EntryFlags::BUFFER_SELECT) }
@@ -99,13 +99,13 @@ impl RecvMsg {
 }
 
 /// Receives many messages, each into a buffer that the kernel takes from a group (6.0).
-/// [`MessageHead`](annulus_kernel::MessageHead) describes the layout of a buffer. The result counts
-/// from the beginning of the buffer to the end of the payload.
+/// [`MessageLayout`](annulus_kernel::MessageLayout) describes the layout of a buffer. The result
+/// counts from the beginning of the buffer to the end of the payload.
 ///
-/// The kernel reads only `name_len` and `control_len` of the header, when it consumes the entry:
-/// they are the space that each buffer reserves. The header has no vectors. A message with an empty
-/// payload ends the operation (no MORE), although its result is not zero. Unlike `RECV`, this
-/// operation has no total limit.
+/// When the kernel consumes the entry, it reads only `name_len` and `control_len` of the header:
+/// the space that each buffer reserves for the name and the control messages. The header has no
+/// vectors. A message with an empty payload ends the operation (no MORE), although its result is
+/// not zero. Unlike `RECV`, this operation has no total limit.
 #[derive(Clone, Copy, Debug)]
 pub struct RecvMsgMulti {
     /// The socket.

@@ -1,4 +1,4 @@
-//! Reads and writes. They are file operations, but work on streams too.
+//! Reads and writes, which work on files and on streams.
 
 use crate::entry::Entry;
 use crate::opcode;
@@ -7,7 +7,7 @@ use annulus_kernel::{Fd, IoVec};
 
 /// `RWF_*` flags.
 pub mod rwf {
-    /// Do not block. Supported on sockets since 6.4; older kernels may refuse it.
+    /// Do not block. Sockets support the flag since 6.4; older kernels may refuse it.
     pub const NOWAIT: u32 = 0x8;
 }
 
@@ -33,7 +33,7 @@ impl Read {
     }
 }
 
-/// Writes as many bytes to a stream as there is space for: the count can be short.
+/// Writes as many bytes to a stream as there is space for, which may be less than `len`.
 #[derive(Clone, Copy, Debug)]
 pub struct Write {
     /// The stream.

@@ -2,7 +2,7 @@ use super::*;
 use crate::op::Nop;
 use annulus_kernel::Mapping;
 
-/// Both queues in plain memory, with four entries each and all indices starting at `start`.
+/// Both queues in plain memory, with four entries each.
 struct FakeQueues {
     ring: Mapping,
     entries: Mapping,
