@@ -52,7 +52,7 @@ fn take(rig: &mut Rig, event: Event) -> ReceivedDatagram {
     let controls = &bytes[MESSAGE_LAYOUT.control_at()..][..head.control_len as usize];
     let datagram = ReceivedDatagram {
         head,
-        from: Address::from_bytes(&bytes[MessageLayout::HEAD..][..head.name_len as usize]),
+        from: Address::from_bytes(&bytes[MessageLayout::HEAD_BYTES..][..head.name_len as usize]),
         controls: controls.to_vec(),
         payload: bytes[MESSAGE_LAYOUT.payload_at()..].to_vec(),
     };

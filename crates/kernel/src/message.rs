@@ -81,12 +81,12 @@ pub struct MessageLayout {
 impl MessageLayout {
     /// `struct io_uring_recvmsg_out`: four 32-bit numbers: `namelen`, `controllen`, `payloadlen`,
     /// `flags`.
-    pub const HEAD: usize = 16;
+    pub const HEAD_BYTES: usize = 16;
 
     /// Returns the offset of the control messages.
     #[inline]
     pub const fn control_at(self) -> usize {
-        Self::HEAD + self.name
+        Self::HEAD_BYTES + self.name
     }
 
     /// Returns the offset of the payload.
@@ -114,7 +114,7 @@ impl MessageHead {
     /// Reads the head of a buffer. Returns `None` if the buffer is too short.
     #[inline]
     pub fn read(buffer: &[u8]) -> Option<Self> {
-        let head = buffer.get(..MessageLayout::HEAD)?;
+        let head = buffer.get(..MessageLayout::HEAD_BYTES)?;
         let word =
             |at: usize| u32::from_ne_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
         Some(Self {
@@ -127,9 +127,9 @@ impl MessageHead {
 
     /// Returns the bytes of the head, as the kernel writes them.
     #[inline]
-    pub fn bytes(self) -> [u8; MessageLayout::HEAD] {
+    pub fn bytes(self) -> [u8; MessageLayout::HEAD_BYTES] {
         let words = [self.name_len, self.control_len, self.payload_len, self.flags];
-        let mut bytes = [0; MessageLayout::HEAD];
+        let mut bytes = [0; MessageLayout::HEAD_BYTES];
         bytes.copy_from_slice(words.map(u32::to_ne_bytes).as_flattened());
         bytes
     }

@@ -52,7 +52,7 @@ impl Limit {
 mod tests {
     use super::*;
 
-    const LIMITS: &str = "\
+    const PROC_LIMITS: &str = "\
 Limit                     Soft Limit           Hard Limit           Units     
 Max locked memory         8388608              8388608              bytes     
 Max address space         unlimited            unlimited            bytes     
@@ -61,7 +61,7 @@ Max open files            1024                 524288               files
 
     #[test]
     fn limits_in_proc_are_parsed() {
-        let of = |resource| Limit::parse(LIMITS, resource);
+        let of = |resource| Limit::parse(PROC_LIMITS, resource);
         assert_eq!(of(Resource::OpenFiles), Some(Limit { soft: Some(1024), hard: Some(524_288) }));
         assert_eq!(of(Resource::AddressSpace), Some(Limit::default()));
         assert_eq!(of(Resource::LockedMemory).and_then(|limit| limit.hard), Some(8_388_608));

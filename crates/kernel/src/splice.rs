@@ -28,7 +28,7 @@ pub fn resize(pipe: BorrowedFd<'_>, bytes: usize) -> Result<usize> {
 /// only once; `INVAL` if the socket does not support `splice`.
 pub fn fill(socket: Fd, pipe: BorrowedFd<'_>, most: usize) -> Result<usize> {
     let socket = Fd::borrow(socket);
-    rustix::io::retry_on_intr(|| rustix::pipe::splice(socket, None, pipe, None, most, NOWAIT))
+    rustix::io::retry_on_intr(|| rustix::pipe::splice(socket, None, pipe, None, most, SPLICE_FLAGS))
 }
 
 /// Moves at most `most` bytes from a pipe to a socket. `signal` is the effect of SIGPIPE in the
@@ -37,7 +37,7 @@ pub fn fill(socket: Fd, pipe: BorrowedFd<'_>, most: usize) -> Result<usize> {
 /// # Errors
 /// `AGAIN` if the socket has no space; the errors of a send.
 pub fn drain(pipe: BorrowedFd<'_>, socket: Fd, most: usize, signal: SigPipe) -> Result<usize> {
-    signal.avoid(|| rustix::pipe::splice(pipe, None, Fd::borrow(socket), None, most, NOWAIT))
+    signal.avoid(|| rustix::pipe::splice(pipe, None, Fd::borrow(socket), None, most, SPLICE_FLAGS))
 }
 
 /// Reads `count` bytes from a pipe that holds them, so that they can be sent another way.
@@ -57,4 +57,4 @@ pub fn take(pipe: BorrowedFd<'_>, count: usize) -> Result<Vec<u8>> {
 }
 
 /// Flags of a call that does not wait for the pipe.
-const NOWAIT: SpliceFlags = SpliceFlags::NONBLOCK;
+const SPLICE_FLAGS: SpliceFlags = SpliceFlags::NONBLOCK;

@@ -134,8 +134,8 @@ impl Sim {
     /// Lets time pass while the program computes, at most a hundred years. The next `enter` finds
     /// what has happened in that time.
     pub fn compute(&self, time: Duration) {
-        const CENTURY: Duration = Duration::from_secs(100 * 365 * 86_400);
-        self.world.borrow_mut().pass(nanos(time.min(CENTURY)));
+        const MAX_COMPUTE_TIME: Duration = Duration::from_secs(100 * 365 * 86_400);
+        self.world.borrow_mut().pass(nanos(time.min(MAX_COMPUTE_TIME)));
     }
 
     /// # Safety

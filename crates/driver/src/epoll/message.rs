@@ -53,7 +53,7 @@ impl MessageBatch {
     fn point(&mut self, at: usize, id: u16, buffer: *mut u8, size: usize, layout: MessageLayout) {
         assert!(layout.payload_at() <= size, "a buffer is too small for the head of a message");
         let part = |offset| buffer.wrapping_add(offset).cast_const();
-        let (name, control) = (part(MessageLayout::HEAD), part(layout.control_at()));
+        let (name, control) = (part(MessageLayout::HEAD_BYTES), part(layout.control_at()));
         let payload = part(layout.payload_at());
         self.ids[at] = id;
         self.vectors[at] = IoVec { base: payload, len: size - layout.payload_at() };
@@ -162,7 +162,7 @@ impl Epoll {
             unsafe {
                 self.pool_of(token)
                     .address(id)
-                    .cast::<[u8; MessageLayout::HEAD]>()
+                    .cast::<[u8; MessageLayout::HEAD_BYTES]>()
                     .write(head.bytes())
             };
             let filled = (layout.payload_at() + payload) as u32;

@@ -150,7 +150,7 @@ fn write_metadata(
         flags: metadata.flags,
     };
     memory.put(&head.bytes());
-    memory.skip(MessageLayout::HEAD).first(layout.name).put(metadata.name());
+    memory.skip(MessageLayout::HEAD_BYTES).first(layout.name).put(metadata.name());
     memory.skip(layout.control_at()).first(layout.control).put(&metadata.control);
 }
 

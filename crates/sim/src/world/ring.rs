@@ -12,7 +12,7 @@ use std::net::IpAddr;
 /// `IORING_SQ_NEED_WAKEUP`
 const NEED_WAKEUP: u32 = 1 << 0;
 /// `IORING_SQ_CQ_OVERFLOW`
-const OVERFLOW: u32 = 1 << 1;
+const CQ_OVERFLOW: u32 = 1 << 1;
 /// `IORING_SQ_TASKRUN`
 const TASKRUN: u32 = 1 << 2;
 
@@ -78,7 +78,7 @@ impl Ring {
             return false;
         }
         self.overflow.push_back(completion);
-        self.queues.flag(OVERFLOW, true);
+        self.queues.flag(CQ_OVERFLOW, true);
         true
     }
 
@@ -100,7 +100,7 @@ impl Ring {
             self.overflow.pop_front();
         }
         if self.overflow.is_empty() {
-            self.queues.flag(OVERFLOW, false);
+            self.queues.flag(CQ_OVERFLOW, false);
         }
     }
 

@@ -6,13 +6,13 @@ use annulus_kernel::{IoVec, MsgHeader};
 use annulus_sim::{Faults, Random, Sim};
 use std::collections::BTreeMap;
 
-const SEND: u64 = 1 << 56;
-const RECEIVE: u64 = 2 << 56;
-const CANCEL: u64 = 3 << 56;
+const SEND_KIND: u64 = 1 << 56;
+const RECEIVE_KIND: u64 = 2 << 56;
+const CANCEL_KIND: u64 = 3 << 56;
 const KIND_MASK: u64 = 0xFF << 56;
 const DATAGRAMS_PER_SOCKET: u32 = 40;
-const UDP_SOCKETS: usize = 3;
-const LAYOUT: MessageLayout = MessageLayout { name: 112, control: 64 };
+const UDP_SOCKET_COUNT: usize = 3;
+const MESSAGE_LAYOUT: MessageLayout = MessageLayout { name: 112, control: 64 };
 /// Size of the header of a datagram: its sender and number.
 const MIN_DATAGRAM_BYTES: usize = 8;
 const SEGMENT_BYTES: usize = 50;
@@ -73,12 +73,12 @@ fn datagram_bytes(sender: usize, nth: u32, len: usize) -> Vec<u8> {
 impl DatagramStress {
     pub fn new(host: Host, seed: u64) -> Self {
         let buffers = ProvidedBuffers::new(&host.ring, 8, 32_768);
-        let header = Box::new(header_of(LAYOUT));
+        let header = Box::new(header_of(MESSAGE_LAYOUT));
         let random = Random::new(!seed);
         let tally = Tally::default();
         let mut program =
             Self { host, buffers, random, endpoints: Vec::new(), header, tally, turns: 0 };
-        (0..UDP_SOCKETS).for_each(|_| program.open_udp());
+        (0..UDP_SOCKET_COUNT).for_each(|_| program.open_udp());
         (0..2).for_each(|_| program.open_pair());
         program
     }
@@ -157,7 +157,7 @@ impl DatagramStress {
                 self.send(index);
             }
             if self.random.chance(30) && self.endpoints[index].receiving {
-                self.push(CANCEL, cancel(RECEIVE | index as u64));
+                self.push(CANCEL_KIND, cancel(RECEIVE_KIND | index as u64));
             }
         }
     }
@@ -174,7 +174,7 @@ impl DatagramStress {
             let (fd, buffer) = (endpoint.fd, endpoint.memory.as_mut_ptr());
             op::Recv { fd, buffer, len: endpoint.memory.len() as u32 }.entry()
         };
-        self.push(RECEIVE | index as u64, entry);
+        self.push(RECEIVE_KIND | index as u64, entry);
     }
 
     fn send(&mut self, index: usize) {
@@ -202,7 +202,7 @@ impl DatagramStress {
         // A send must not wait for a full Unix socket; see DIVERGENCES.md.
         let entry = op::SendMsg { fd, header, flags: DONTWAIT_FLAGS }.entry();
         self.endpoints[index].in_flight = Some(outgoing);
-        self.push(SEND | index as u64, entry);
+        self.push(SEND_KIND | index as u64, entry);
     }
 
     /// Creates a datagram for a peer, sometimes with a descriptor.
@@ -218,7 +218,8 @@ impl DatagramStress {
 
     /// Creates one datagram, or a segmented send of several.
     fn udp_send(&mut self, index: usize) -> Box<Outgoing> {
-        let to = (index + self.random.between(1, UDP_SOCKETS as u64 - 1) as usize) % UDP_SOCKETS;
+        let to = (index + self.random.between(1, UDP_SOCKET_COUNT as u64 - 1) as usize)
+            % UDP_SOCKET_COUNT;
         let to = Some(self.endpoints[to].address);
         let next = self.endpoints[index].next;
         let datagrams = self.random.between(1, 4).min((DATAGRAMS_PER_SOCKET - next).into()) as u32;
@@ -255,8 +256,8 @@ impl DatagramStress {
         for done in taken {
             let index = (done.user_data & !KIND_MASK) as usize;
             match done.user_data & KIND_MASK {
-                SEND => self.on_sent(index, done.result),
-                RECEIVE => self.on_received(index, done),
+                SEND_KIND => self.on_sent(index, done.result),
+                RECEIVE_KIND => self.on_received(index, done),
                 _ => {}
             }
         }
@@ -286,7 +287,7 @@ impl DatagramStress {
             let bytes = endpoint.memory[..done.result as usize].to_vec();
             return self.check_received(index, &bytes, None);
         }
-        let framed = self.buffers.framed(&done, LAYOUT);
+        let framed = self.buffers.framed(&done, MESSAGE_LAYOUT);
         assert!(!framed.head.is_cut());
         let mut segment = None;
         for control in controls(&framed.control) {
@@ -332,7 +333,7 @@ impl DatagramStress {
 
     fn close(&mut self) {
         for index in 0..self.endpoints.len() {
-            self.push(CANCEL, cancel(RECEIVE | index as u64));
+            self.push(CANCEL_KIND, cancel(RECEIVE_KIND | index as u64));
         }
         while self.endpoints.iter().any(|endpoint| endpoint.receiving) {
             self.turn();

@@ -18,8 +18,8 @@ pub struct Fixture {
 /// Runs a body on the simulated disk and on Linux.
 pub fn on_sim_and_linux_disks(body: impl Fn(Fixture)) {
     body(Fixture::simulated(Sim::builder(1)).0);
-    static NEXT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
-    let next = NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+    static NEXT_DIRECTORY: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
+    let next = NEXT_DIRECTORY.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
     let directory =
         std::env::temp_dir().join(format!("annulus-files-{}-{next}", std::process::id()));
     std::fs::create_dir(&directory).unwrap();

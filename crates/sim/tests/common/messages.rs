@@ -64,7 +64,7 @@ pub fn header_of(layout: MessageLayout) -> MsgHeader {
 
 pub fn recv_msg_multi(fd: Fd, header: &MsgHeader, flags: u32) -> Entry {
     let header = std::ptr::from_ref(header).cast();
-    op::RecvMsgMulti { fd, group: GROUP, header, flags }.entry()
+    op::RecvMsgMulti { fd, group: BUFFER_GROUP, header, flags }.entry()
 }
 
 impl Host {
@@ -193,7 +193,7 @@ impl ProvidedBuffers {
         let part = |at: usize, len: u32| buffer[at..at + len as usize].to_vec();
         FramedMessage {
             head,
-            name: part(MessageLayout::HEAD, head.name_len.min(layout.name as u32)),
+            name: part(MessageLayout::HEAD_BYTES, head.name_len.min(layout.name as u32)),
             control: part(layout.control_at(), head.control_len),
             bytes: buffer[layout.payload_at()..].to_vec(),
         }

@@ -225,14 +225,14 @@ pub fn send(fd: Fd, bytes: &[u8], flags: u32) -> Entry {
 }
 
 pub fn recv_multi(fd: Fd, limit: u32) -> Entry {
-    op::RecvMulti { fd, group: GROUP, limit }.entry().into()
+    op::RecvMulti { fd, group: BUFFER_GROUP, limit }.entry().into()
 }
 
 pub fn cancel(user_data: u64) -> Entry {
     op::Cancel { user_data }.entry().into()
 }
 
-pub const GROUP: u16 = 3;
+pub const BUFFER_GROUP: u16 = 3;
 
 /// Buffers of equal size, and the buffer ring that publishes them.
 pub struct ProvidedBuffers {
@@ -246,7 +246,7 @@ impl ProvidedBuffers {
     pub fn new(ring: &Ring, count: u16, size: usize) -> Self {
         let memory = Mapping::anonymous(usize::from(count) * size).unwrap();
         let capacity = u32::from(count).next_power_of_two();
-        let entries = BufferRing::register(ring, GROUP, capacity).unwrap();
+        let entries = BufferRing::register(ring, BUFFER_GROUP, capacity).unwrap();
         let mut buffers = Self { memory, size, entries };
         (0..count).for_each(|id| buffers.publish(id));
         buffers

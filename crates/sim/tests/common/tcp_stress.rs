@@ -4,12 +4,12 @@
 use super::*;
 use annulus_sim::Random;
 
-const ACCEPT: u64 = 1 << 56;
-const CONNECT: u64 = 2 << 56;
-const RECEIVE: u64 = 3 << 56;
-const SEND: u64 = 4 << 56;
-const CANCEL: u64 = 5 << 56;
-const CLOSE: u64 = 6 << 56;
+const ACCEPT_KIND: u64 = 1 << 56;
+const CONNECT_KIND: u64 = 2 << 56;
+const RECEIVE_KIND: u64 = 3 << 56;
+const SEND_KIND: u64 = 4 << 56;
+const CANCEL_KIND: u64 = 5 << 56;
+const CLOSE_KIND: u64 = 6 << 56;
 const KIND_MASK: u64 = 0xFF << 56;
 
 /// The amount of work.
@@ -66,7 +66,7 @@ impl TcpStress {
             self.turn();
         }
         self.host.kernel.close(self.listener);
-        self.push(CANCEL, cancel(ACCEPT));
+        self.push(CANCEL_KIND, cancel(ACCEPT_KIND));
         while self.accepting {
             self.turn();
         }
@@ -85,7 +85,7 @@ impl TcpStress {
         let bytes = self.address.as_bytes();
         let (address, len) = (bytes.as_ptr(), bytes.len() as u32);
         let entry = op::Connect { fd, address, len }.entry();
-        self.push(CONNECT | number, entry);
+        self.push(CONNECT_KIND | number, entry);
     }
 
     fn add(&mut self, fd: Fd) {
@@ -114,7 +114,7 @@ impl TcpStress {
             let fd = self.listener;
             let multi = self.random.chance(700);
             let single = op::Accept { fd }.entry();
-            self.push(ACCEPT, if multi { op::AcceptMulti { fd }.entry() } else { single });
+            self.push(ACCEPT_KIND, if multi { op::AcceptMulti { fd }.entry() } else { single });
         }
         for index in 0..self.ends.len() {
             if self.random.chance(900) {
@@ -124,7 +124,7 @@ impl TcpStress {
                 self.start_send(index);
             }
             if self.random.chance(30) && self.ends[index].receiving {
-                self.push(CANCEL, cancel(RECEIVE | index as u64));
+                self.push(CANCEL_KIND, cancel(RECEIVE_KIND | index as u64));
             }
             self.finish(index);
         }
@@ -139,14 +139,14 @@ impl TcpStress {
         let fd = end.fd;
         let limit = if self.limits { self.random.pick(&[0, 1, 500, 5000]) } else { 0 };
         let entry = match self.random.below(4) {
-            0 => op::RecvSelect { fd, group: GROUP }.entry().into(),
+            0 => op::RecvSelect { fd, group: BUFFER_GROUP }.entry().into(),
             1 => {
                 let buffer = end.memory.as_mut_ptr();
                 op::Recv { fd, buffer, len: end.memory.len() as u32 }.entry()
             }
-            _ => op::RecvMulti { fd, group: GROUP, limit }.entry().into(),
+            _ => op::RecvMulti { fd, group: BUFFER_GROUP, limit }.entry().into(),
         };
-        self.push(RECEIVE | index as u64, entry);
+        self.push(RECEIVE_KIND | index as u64, entry);
     }
 
     fn start_send(&mut self, index: usize) {
@@ -165,7 +165,7 @@ impl TcpStress {
             end.message(parts, flags)
         };
         let skip = if end.quiet { EntryFlags::SKIP_SUCCESS } else { EntryFlags::empty() };
-        self.push(SEND | index as u64, entry.with(skip));
+        self.push(SEND_KIND | index as u64, entry.with(skip));
     }
 
     /// Shuts down and closes ends that are done.
@@ -181,7 +181,7 @@ impl TcpStress {
             if self.random.chance(500) {
                 self.host.kernel.close(fd);
             } else {
-                self.push(CLOSE, op::Close { fd }.entry().skip_success());
+                self.push(CLOSE_KIND, op::Close { fd }.entry().skip_success());
             }
         }
     }
@@ -199,11 +199,11 @@ impl TcpStress {
         for completion in taken {
             let index = (completion.user_data & !KIND_MASK) as usize;
             match completion.user_data & KIND_MASK {
-                ACCEPT => self.on_accept(completion),
-                CONNECT => self.on_connect(index, completion.result),
-                RECEIVE => self.on_receive(index, completion),
-                SEND => self.on_send(index, completion.result),
-                CANCEL => {
+                ACCEPT_KIND => self.on_accept(completion),
+                CONNECT_KIND => self.on_connect(index, completion.result),
+                RECEIVE_KIND => self.on_receive(index, completion),
+                SEND_KIND => self.on_send(index, completion.result),
+                CANCEL_KIND => {
                     let answers = [0, errno(Errno::NOENT), errno(Errno::ALREADY)];
                     assert!(answers.contains(&completion.result), "{completion:?}");
                 }

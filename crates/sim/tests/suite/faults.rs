@@ -100,7 +100,7 @@ fn cancel_lost_delivers_data_before_the_cancel() {
     let mut answers = Vec::new();
     for single in [true, false, true, true, true, true] {
         let fd = server;
-        let once = op::RecvSelect { fd, group: GROUP }.entry().into();
+        let once = op::RecvSelect { fd, group: BUFFER_GROUP }.entry().into();
         host.push(1, if single { once } else { recv_multi(server, 0) });
         host.push(9, send(client, b"consumed", DONTWAIT_FLAGS).with(EntryFlags::SKIP_SUCCESS));
         host.ring.enter(Wait::No).unwrap();

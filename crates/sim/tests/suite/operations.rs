@@ -2,7 +2,9 @@
 //! sends.
 #![allow(unsafe_code)]
 
-use crate::common::{GROUP, Host, ProvidedBuffers, cancel, errno, fields, on_sim_and_linux, send};
+use crate::common::{
+    BUFFER_GROUP, Host, ProvidedBuffers, cancel, errno, fields, on_sim_and_linux, send,
+};
 use annulus_kernel::{Fd, IoVec, MsgHeader, SocketType, msg};
 use annulus_ring::op::{self, rwf};
 use annulus_ring::{Entry, EntryFlags, SafeEntry};
@@ -11,7 +13,7 @@ use std::ptr;
 
 /// Returns a receive into a buffer group, without and with poll-first.
 fn group_receives(fd: Fd) -> [SafeEntry; 2] {
-    let recv = op::RecvSelect { fd, group: GROUP }.entry();
+    let recv = op::RecvSelect { fd, group: BUFFER_GROUP }.entry();
     [recv, recv.poll_first()]
 }
 

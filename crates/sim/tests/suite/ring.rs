@@ -154,7 +154,7 @@ fn recv_without_buffers_reports_enobufs() {
             "a missing buffer was not reported before anything arrived"
         );
         assert_eq!(buffers.bytes(&taken[0]), [5; 16]);
-        host.push(4, op::RecvSelect { fd: server, group: GROUP }.entry());
+        host.push(4, op::RecvSelect { fd: server, group: BUFFER_GROUP }.entry());
         assert_eq!(fields(&host.wait_for(1)[0]), (4, 8, false));
         host.push(5, op::RecvSelect { fd: server, group: 99 }.entry());
         assert_eq!(fields(&host.wait_for(1)[0]), (5, errno(Errno::NOBUFS), false));
@@ -274,8 +274,8 @@ fn multishot_poll_reports_each_arrival() {
 /// been consumed.
 fn timeout(after: &op::TimeSpec) -> Entry {
     let addr = std::ptr::from_ref(after) as u64;
-    const NONE: op::TimeSpec = op::TimeSpec { seconds: 0, nanoseconds: 0 };
-    Entry { addr, ..op::Timeout { after: &NONE }.entry().into() }
+    const ZERO_TIME: op::TimeSpec = op::TimeSpec { seconds: 0, nanoseconds: 0 };
+    Entry { addr, ..op::Timeout { after: &ZERO_TIME }.entry().into() }
 }
 
 #[test]
@@ -308,8 +308,8 @@ fn invalid_entry_fails_with_the_error_of_linux() {
         let fd = server;
         let bare = Entry::from(op::Nop.entry());
         let (inval, badf) = (errno(Errno::INVAL), errno(Errno::BADF));
-        let many: Entry = op::RecvMulti { fd, group: GROUP, limit: 0 }.entry().into();
-        let none = op::RecvMulti { fd: Fd::NONE, group: GROUP, limit: 1 }.entry().into();
+        let many: Entry = op::RecvMulti { fd, group: BUFFER_GROUP, limit: 0 }.entry().into();
+        let none = op::RecvMulti { fd: Fd::NONE, group: BUFFER_GROUP, limit: 1 }.entry().into();
         let cases = [
             ("an unknown operation", Entry { opcode: 250, ..bare }, inval),
             ("a multishot without a group", Entry { flags: 0, ..many }, inval),

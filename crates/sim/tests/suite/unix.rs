@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Returns a unique name.
 fn unique_name() -> String {
-    static NEXT: AtomicU32 = AtomicU32::new(0);
-    let next = NEXT.fetch_add(1, Ordering::Relaxed);
+    static NEXT_NAME: AtomicU32 = AtomicU32::new(0);
+    let next = NEXT_NAME.fetch_add(1, Ordering::Relaxed);
     format!("annulus-sim-{}-{next}", std::process::id())
 }
 

@@ -34,8 +34,8 @@ impl MessageFormat {
     const fn new(domain: Domain, name: usize, control: usize) -> Self {
         // The payload starts on a cache line. The padding enlarges the space for the address,
         // because the kernel could open descriptors into larger space for control messages.
-        let name = (MessageLayout::HEAD + name + control).next_multiple_of(64)
-            - MessageLayout::HEAD
+        let name = (MessageLayout::HEAD_BYTES + name + control).next_multiple_of(64)
+            - MessageLayout::HEAD_BYTES
             - control;
         let layout = MessageLayout { name, control };
         let header = MsgHeader { name_len: name as u32, control_len: control, ..MsgHeader::EMPTY };
@@ -90,7 +90,7 @@ impl RecvMsgBuf {
         let buf = place.insert(Box::new(Self {
             vector: IoVec { base: at(layout.payload_at()), len: most },
             header: MsgHeader {
-                name: at(MessageLayout::HEAD),
+                name: at(MessageLayout::HEAD_BYTES),
                 name_len: layout.name as u32,
                 vectors: std::ptr::null(),
                 vector_count: 1,
@@ -114,7 +114,7 @@ impl RecvMsgBuf {
             payload_len: len as u32,
             flags: header.flags as u32,
         };
-        memory[..MessageLayout::HEAD].copy_from_slice(&head.bytes());
+        memory[..MessageLayout::HEAD_BYTES].copy_from_slice(&head.bytes());
         let len = memory.len().min(format.layout.payload_at() + len);
         Lease::of_heap(memory, len)
     }

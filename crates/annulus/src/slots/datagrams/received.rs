@@ -70,7 +70,7 @@ impl ReceivedMessage {
 
     #[inline]
     fn head(&self) -> MessageHead {
-        MessageHead::read(self.buffer.part(0..MessageLayout::HEAD)).unwrap_or_default()
+        MessageHead::read(self.buffer.part(0..MessageLayout::HEAD_BYTES)).unwrap_or_default()
     }
 
     /// Returns the sender's address as the bytes that the kernel wrote.
@@ -193,7 +193,7 @@ pub(super) fn plain_source(buffer: &Lease, layout: MessageLayout) -> Option<Sock
 /// Returns the sender's address from the bytes before the payload.
 #[inline]
 fn name(head: MessageHead, front: &[u8], layout: MessageLayout) -> &[u8] {
-    &front[MessageLayout::HEAD..][..(head.name_len as usize).min(layout.name)]
+    &front[MessageLayout::HEAD_BYTES..][..(head.name_len as usize).min(layout.name)]
 }
 
 #[cfg(test)]
@@ -209,7 +209,8 @@ mod tests {
         let layout = MessageFormat::INET.layout;
         let mut bytes = vec![0; layout.payload_at()];
         let source = Address::from(SocketAddr::from(([127, 0, 0, 1], 9)));
-        bytes[MessageLayout::HEAD..][..source.as_bytes().len()].copy_from_slice(source.as_bytes());
+        bytes[MessageLayout::HEAD_BYTES..][..source.as_bytes().len()]
+            .copy_from_slice(source.as_bytes());
         let controls_at = &mut bytes[layout.control_at()..];
         let mut writer = ControlWriter::new(controls_at, Direction::Received);
         assert!(controls.iter().all(|control| writer.push(*control)));
@@ -219,7 +220,7 @@ mod tests {
             payload_len: whole as u32,
             flags: 0,
         };
-        bytes[..MessageLayout::HEAD].copy_from_slice(&head.bytes());
+        bytes[..MessageLayout::HEAD_BYTES].copy_from_slice(&head.bytes());
         bytes.extend_from_slice(payload);
         let len = bytes.len();
         Lease::heap(bytes.into_boxed_slice(), len)
