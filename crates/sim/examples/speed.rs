@@ -22,7 +22,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut ring = Ring::builder().kernel(sim.clone()).build()?;
     let memory = Mapping::anonymous(usize::from(BUFFER_COUNT) * BUFFER_BYTES)?;
     let mut buffers = BufferRing::register(&ring, 0, BUFFER_COUNT.into())?;
-    // SAFETY: the ids are below the number of buffers.
+    // SAFETY: the ids are below the number of buffers, so the addresses are inside the mapping.
     let address = |id: u16| unsafe { memory.as_ptr().add(usize::from(id) * BUFFER_BYTES) };
     // SAFETY: the memory outlives the ring.
     (0..BUFFER_COUNT).for_each(|id| unsafe { buffers.add(address(id), BUFFER_BYTES as u32, id) });
@@ -45,8 +45,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         for done in taken.drain(..) {
             let id = done.buffer().ok_or("a receive completed without a buffer")?;
             push(&mut ring, reply(owned(done.user_data as i32), address(id), done.result as u32));
-            // SAFETY: the send above is consumed before a receive can reuse the buffer; both happen
-            // in the next `enter`.
+            // SAFETY: the next `enter` copies the bytes of the send above. The buffer is published
+            // only after that.
             unsafe { buffers.add(address(id), BUFFER_BYTES as u32, id) };
         }
         // Submit the sends first: buffers that are published before an `enter` may be overwritten
@@ -84,7 +84,7 @@ fn reply(fd: Fd, buffer: *const u8, len: u32) -> Entry {
     send.entry().with(EntryFlags::SKIP_SUCCESS)
 }
 
-/// Returns both ends of every connection.
+/// Creates the connections, and returns both ends of each.
 fn connect(sim: &Sim, ring: &mut Ring) -> Result<Vec<Fd>, Box<dyn std::error::Error>> {
     let listener = owned(sim.socket(Domain::Inet, SocketType::Stream, false)?);
     sim.bind(listener, &SocketAddr::from(([127, 0, 0, 1], 80)).into())?;

@@ -1,4 +1,4 @@
-//! Buffer groups: memory for receives, checked for writes until a receive uses it.
+//! Buffer groups: memory for receives. Until a receive uses a buffer, it is checked for writes.
 
 use crate::memory::BufferEntries;
 use crate::memory_range::MemoryRange;
@@ -24,13 +24,13 @@ pub(crate) struct BufferGroup {
     number: u16,
     entries: BufferEntries,
     count: u32,
-    /// The index of the next buffer to use, and of the first that has not been taken yet. Both
-    /// wrap.
+    /// The index of the next buffer to use, and of the first published buffer that has not been
+    /// seen yet. Both wrap.
     head: u16,
     seen: u16,
     /// Whether each buffer, by id, is published and not used yet.
     held: Vec<bool>,
-    /// Bytes poisoned at both ends of a buffer.
+    /// Number of bytes that are poisoned at each end of a buffer.
     span: usize,
 }
 

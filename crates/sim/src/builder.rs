@@ -11,7 +11,7 @@ use crate::world::{Settings, World};
 use std::rc::Rc;
 use std::time::Duration;
 
-/// The longest virtual time of one `enter`.
+/// Maximum [`turn_cost`](SimBuilder::turn_cost).
 const MAX_TURN_COST: Duration = Duration::from_secs(3600);
 
 /// Builds a simulation. The default is the newest kernel, an idle local network and no faults.
@@ -105,7 +105,7 @@ impl SimBuilder {
         self
     }
 
-    /// Also records the trace as text; see [`Sim::trace_lines`].
+    /// Records the trace as text, too; see [`Sim::trace_lines`].
     pub fn trace_text(mut self) -> Self {
         self.text = true;
         self

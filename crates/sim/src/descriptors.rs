@@ -6,7 +6,8 @@ use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap};
 use std::os::fd::RawFd;
 
-/// The lowest descriptor. It is far above those of the process, so that mixing them up is noticed.
+/// The lowest descriptor. It is far above the descriptors of the process, so that code that
+/// confuses the two fails.
 pub(crate) const FIRST_DESCRIPTOR: RawFd = 10_000;
 
 /// The object that a descriptor refers to: its kind, and its number among objects of that kind.
@@ -70,7 +71,7 @@ impl Descriptors {
         Ok(self.slot(id))
     }
 
-    /// Gives a file another descriptor, which takes over a reference of the caller.
+    /// Opens another descriptor for a file, which takes over a reference of the caller.
     pub(crate) fn install(&mut self, id: FileId) -> Result<RawFd, Errno> {
         if self.has_free() { Ok(self.slot(id)) } else { Err(Errno::MFILE) }
     }

@@ -4,7 +4,7 @@ use crate::random::Random;
 
 macro_rules! faults {
     ($($(#[$doc:meta])* $name:ident,)*) => {
-        /// A fault. Linux may do each of these as well.
+        /// A fault. Each of these may also happen on Linux.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         #[repr(u8)]
         pub enum Fault {

@@ -6,9 +6,8 @@ use crate::timeline::nanos;
 use std::net::IpAddr;
 use std::time::Duration;
 
-/// Calls for a program that runs several hosts on one simulated kernel and says which of them is
-/// calling. They are a separate trait because tests of a single program do not need them: such a
-/// call from within a host would confuse the hosts.
+/// Calls for a program that runs several hosts on one simulated kernel, and says which host makes
+/// each call. They are a separate trait because code that runs on one host must not use them.
 ///
 /// ```
 /// use annulus_sim::{Hosts, Sim};
@@ -22,7 +21,7 @@ use std::time::Duration;
 /// assert!(!sim.pass_until(None)); // Nothing can happen.
 /// ```
 pub trait Hosts {
-    /// Makes further calls come from the host with this address. `None`, the initial value, is a
+    /// From now on, calls come from the host with this address. `None`, the initial value, is a
     /// host that has every address. On a host, the wildcard and loopback addresses mean the host's
     /// own address, unbound sockets use it, and no other address can be bound. A ring belongs to
     /// the host that set it up.

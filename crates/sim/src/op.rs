@@ -17,12 +17,12 @@ use std::collections::{BTreeSet, VecDeque};
 pub(crate) struct Op {
     pub(crate) user_data: u64,
     pub(crate) ring: u32,
-    /// The open file that it holds, and its socket.
+    /// The open file that the operation holds, and its socket.
     pub(crate) file: Option<(FileId, SocketId)>,
-    /// A success posts no completion.
+    /// Whether a success posts no completion.
     pub(crate) skip_success: bool,
     pub(crate) nowait: bool,
-    /// It is in the work queue of its ring.
+    /// Whether the operation is in the work queue of its ring.
     pub(crate) queued: bool,
     pub(crate) cancelled: bool,
     pub(crate) body: OpKind,
@@ -58,15 +58,15 @@ pub(crate) enum OpKind {
 pub(crate) struct ReceiveOp {
     pub(crate) into: Destination,
     pub(crate) multi: bool,
-    /// Bytes it may still receive; `None` means no limit.
+    /// Bytes that the operation may still receive; `None` means no limit.
     pub(crate) remaining: Option<u32>,
     /// Maximum number of bytes per completion.
     pub(crate) max_at_once: usize,
-    /// Where the metadata of a message goes; without it, the metadata is discarded.
+    /// Where the metadata of a message goes; `None` discards it.
     pub(crate) cover: Option<Box<MetadataTarget>>,
-    /// Report the full length of a truncated datagram.
+    /// Whether the result is the full length of a truncated datagram.
     pub(crate) whole: bool,
-    /// The receive waits, so its memory is poisoned.
+    /// Whether the receive waits, so that its memory is poisoned.
     pub(crate) watched: bool,
 }
 
@@ -107,12 +107,12 @@ pub(crate) struct SendOp {
     pub(crate) source: SendSource,
     pub(crate) total: usize,
     pub(crate) done: usize,
-    /// Keep sending until all bytes are sent.
+    /// Whether the send continues until all bytes are sent.
     pub(crate) all: bool,
-    /// A short count posts a completion even if `skip_success` is set.
+    /// Whether a short count posts a completion even if `skip_success` is set.
     pub(crate) short_fails: bool,
     pub(crate) ancillary: Option<Box<Ancillary>>,
-    /// The memory stays in use until a notification.
+    /// Whether the memory stays in use until a notification.
     pub(crate) zero_copy: bool,
     /// Checksum of the memory, taken when the send began to wait.
     pub(crate) checksum: Option<Checksum>,
@@ -131,17 +131,17 @@ impl Notification {
         Self { checksum: source.checksum(span), source, after }
     }
 
-    /// Returns true if its memory has not changed.
+    /// Returns true if the memory has not changed.
     pub(crate) fn is_intact(&self, span: usize) -> bool {
         self.checksum == self.source.checksum(span)
     }
 }
 
-/// What a message carries in addition to its bytes.
+/// The parts of a message other than its bytes.
 #[derive(Debug)]
 pub(crate) struct Ancillary {
     pub(crate) to: Option<Address>,
-    /// The memory of its control messages, which is checked for changes.
+    /// The memory of the control messages, which is checked for changes.
     pub(crate) control: MemoryRange,
     pub(crate) options: SendOptions,
     /// Files to pass, kept open until they are sent.
@@ -154,14 +154,14 @@ pub(crate) struct PendingFileCall {
     /// Taken when the device is done.
     pub(crate) call: Option<DiskCall>,
     pub(crate) after: Nanos,
-    /// Open files that it holds.
+    /// Open files that the call holds.
     pub(crate) held: Vec<FileId>,
-    /// Checksum of the memory of a write, taken when it began to wait.
+    /// Checksum of the memory of a write, taken when the write began to wait.
     pub(crate) checksum: Option<Checksum>,
 }
 
 impl PendingFileCall {
-    /// Starts checking its memory: for writes if the call fills it, otherwise for changes.
+    /// Starts checking the memory: for writes if the call fills it, otherwise for changes.
     pub(crate) fn watch(&mut self, span: usize) {
         let Some(call) = &self.call else { return };
         match call.fills {
@@ -170,7 +170,7 @@ impl PendingFileCall {
         }
     }
 
-    /// Returns true if its memory is untouched.
+    /// Returns true if the memory is untouched.
     pub(crate) fn is_intact(&self, span: usize) -> bool {
         let Some(call) = &self.call else { return true };
         match call.fills {
@@ -206,8 +206,8 @@ pub(crate) enum Outcome {
 pub(crate) struct OpResult {
     pub(crate) result: i32,
     pub(crate) flags: u32,
-    /// Not a complete success: a completion is posted even if successes are skipped. A short count
-    /// is not an error, but also sets this.
+    /// Whether a completion is posted even if successes are skipped: the operation failed, or its
+    /// count is short.
     pub(crate) failed: bool,
 }
 
@@ -227,7 +227,7 @@ impl Op {
         self.file.map(|(_, socket)| socket)
     }
 
-    /// Returns the side of the socket that it waits for.
+    /// Returns the side of the socket that the operation waits for.
     pub(crate) fn side(&self) -> Side {
         match self.body {
             OpKind::Connect | OpKind::Send(_) => Side::Write,
@@ -240,7 +240,8 @@ impl Op {
         }
     }
 
-    /// Returns the other files it holds: those to be passed, or those of a file call.
+    /// Returns the other files that the operation holds: those to be passed, or those of a file
+    /// call.
     pub(crate) fn held_files(&self) -> &[FileId] {
         match &self.body {
             OpKind::Send(SendOp { ancillary: Some(ancillary), .. }) => &ancillary.rights,
@@ -249,8 +250,8 @@ impl Op {
         }
     }
 
-    /// Returns the result if the operation is stopped now. A send that has sent something reports
-    /// the count.
+    /// Returns the result of an operation that is stopped now. A send that has sent some bytes
+    /// reports their number.
     pub(crate) fn stopped_by(&self, errno: Errno) -> OpResult {
         match &self.body {
             OpKind::Send(send) if send.done > 0 => {

@@ -46,7 +46,7 @@ impl Random {
     /// Returns one of `choices`.
     ///
     /// # Panics
-    /// If `choices` is empty.
+    /// Panics if `choices` is empty.
     pub fn pick<T: Copy>(&mut self, choices: &[T]) -> T {
         choices[self.below(choices.len() as u64) as usize]
     }

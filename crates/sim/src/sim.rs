@@ -94,7 +94,7 @@ impl Sim {
     /// Checks all memory that the kernel owns at the moment.
     ///
     /// # Panics
-    /// If that memory was written to. The message says which memory.
+    /// Panics if that memory was written to. The message says which memory.
     pub fn check(&self) {
         self.world.borrow().check();
     }
@@ -105,12 +105,12 @@ impl Sim {
         self.world.borrow().disk.without_open_files()
     }
 
-    /// Drops all pages from the page cache that are also on the device.
+    /// Drops from the page cache all pages that are also on the device.
     pub fn drop_page_cache(&self) {
         self.world.borrow_mut().disk.drop_cache();
     }
 
-    /// Replaces the faults from now on.
+    /// Replaces the faults for the rest of the run.
     pub fn set_faults(&self, faults: Faults) {
         self.world.borrow_mut().set_faults(faults);
     }
@@ -131,8 +131,8 @@ impl Sim {
         self.world.borrow_mut().net.repair(a, b);
     }
 
-    /// Lets time pass while the program computes, at most a hundred years. The next `enter` finds
-    /// what has happened in that time.
+    /// Lets time pass while the program computes, at most a hundred years. The next `enter` sees
+    /// the events of that time.
     pub fn compute(&self, time: Duration) {
         const MAX_COMPUTE_TIME: Duration = Duration::from_secs(100 * 365 * 86_400);
         self.world.borrow_mut().pass(nanos(time.min(MAX_COMPUTE_TIME)));

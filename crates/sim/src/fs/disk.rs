@@ -20,7 +20,7 @@ const SEEK_HOLE: u32 = 4;
 /// The device of a simulated disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Device {
-    /// The time of a read that is not entirely in the page cache, or bypasses it.
+    /// The time of a read that bypasses the page cache or finds a page missing in it.
     pub read: Duration,
     /// The time of a write to the device, by direct I/O or by a sync.
     pub write: Duration,
@@ -33,7 +33,7 @@ pub struct Device {
 }
 
 impl Default for Device {
-    /// A fast device of 1 GiB: 80 µs to read, 20 µs to write, 500 µs to sync.
+    /// Returns a fast device of 1 GiB: 80 µs to read, 20 µs to write, 500 µs to sync.
     fn default() -> Self {
         Self {
             read: Duration::from_micros(80),
@@ -107,7 +107,8 @@ impl Disk {
         self.tree.files_mut().for_each(Pages::drop_cache);
     }
 
-    /// Returns how long a read takes; it waits for the device if a page is not cached.
+    /// Returns how long a read takes. It takes time only if it bypasses the cache or a page is not
+    /// cached.
     pub(crate) fn read_time(
         &self,
         file: OpenId,
@@ -120,8 +121,7 @@ impl Disk {
         if hit { 0 } else { nanos(self.device.read) }
     }
 
-    /// Returns how long a write takes. A cached write does not wait: its pages are written by the
-    /// sync.
+    /// Returns how long a write takes. A cached write does not wait: a later sync writes its pages.
     pub(crate) fn write_time(&self, file: OpenId) -> Nanos {
         let Device { write, sync, .. } = self.device;
         match () {

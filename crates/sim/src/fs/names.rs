@@ -169,11 +169,11 @@ impl Disk {
     }
 }
 
-/// Returns the position of a name in its directory, which does not depend on other names: a hash of
-/// it (FNV-1a), similar to ext4 and btrfs.
+/// Returns the position of a name in its directory: a hash of the name (FNV-1a), so that it does
+/// not depend on other names, as in ext4 and btrfs.
 fn position(name: &[u8]) -> u64 {
     let hash = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3);
-    // After `.` and `..`, and not negative as an offset.
+    // Positions 0 and 1 are those of `.` and `..`, and no position is negative as an offset.
     2 + (name.iter().fold(0xcbf2_9ce4_8422_2325, hash) >> 2)
 }
 

@@ -1,4 +1,4 @@
-//! The content of a file: as written, as on the device, and after a power cut.
+//! The content of a file, in the page cache and on the device.
 
 use crate::random::Random;
 use std::collections::BTreeMap;
@@ -20,7 +20,7 @@ pub(super) struct Pages {
 #[derive(Clone, Debug)]
 struct Page {
     bytes: Rc<[u8; PAGE_SIZE]>,
-    /// The device has different content, or none.
+    /// Whether the device has other bytes for this page, or none.
     dirty: bool,
     cached: bool,
 }
@@ -63,8 +63,8 @@ impl Pages {
         self.len != self.durable_len || self.live.values().any(|page| page.dirty)
     }
 
-    /// Returns the bytes of a range, up to the end of the file. They are cached afterwards, unless
-    /// they are read past the cache.
+    /// Returns the bytes of a range, up to the end of the file. The read adds their pages to the
+    /// cache, unless `past_cache` is set.
     pub(super) fn read(&mut self, offset: u64, len: usize, past_cache: bool) -> Vec<u8> {
         let readable = len.min(self.len.saturating_sub(offset) as usize);
         let mut bytes = Vec::with_capacity(readable);
@@ -144,7 +144,7 @@ impl Pages {
         self.len = len;
     }
 
-    /// Writes everything to the device.
+    /// Writes all pages and the length to the device.
     pub(super) fn sync(&mut self) {
         self.durable.clear();
         for (&number, page) in &mut self.live {
@@ -212,7 +212,7 @@ mod tests {
         assert_eq!((pages.next_hole(0), pages.next_hole(page + 1)), (Some(0), Some(3 * page)));
         assert_eq!((pages.next_data(3 * page), pages.next_hole(5 * page)), (None, None));
         pages.write(3 * page, &[1; 2 * PAGE_SIZE - 1]);
-        assert_eq!(pages.next_hole(page), Some(5 * page - 1), "the end");
+        assert_eq!(pages.next_hole(page), Some(5 * page - 1), "the end is not a hole");
         pages.punch(page + 1, 2 * PAGE_SIZE);
         assert_eq!((pages.next_hole(page), pages.count()), (Some(2 * page), 3));
         assert_eq!(pages.read(page, 2, false), [1, 0]);

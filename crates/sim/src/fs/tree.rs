@@ -5,7 +5,7 @@ use crate::random::Random;
 use rustix::io::Errno;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The number of an inode; never reused.
+/// The number of an inode, which is never reused.
 pub(super) type Ino = u64;
 
 pub(super) const ROOT_INO: Ino = 1;
@@ -28,7 +28,8 @@ pub(super) enum Node {
 
 type Entries = BTreeMap<Vec<u8>, Ino>;
 
-/// Names that change together. Each gets another inode, or none.
+/// Names that change together: the directory and the new inode of each name, or `None` for a
+/// removed name.
 type NameChange = Vec<(Ino, Vec<u8>, Option<Ino>)>;
 
 /// All inodes of a disk.

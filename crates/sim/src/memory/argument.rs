@@ -16,7 +16,8 @@ pub(crate) struct RegisterArgument {
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(crate) struct RestrictionEntry {
-    /// An `IORING_RESTRICTION_*` constant; `value` is an opcode or a set of flags.
+    /// An `IORING_RESTRICTION_*` constant, which determines whether `value` is an opcode or a set
+    /// of flags.
     pub(crate) kind: u16,
     pub(crate) value: u8,
     reserved: u8,

@@ -74,7 +74,8 @@ const ENTRY_DECODERS: [(u8, EntryDecoder); 14] = [
     (opcode::MKDIRAT, |entry| FileCall::MakeDir { at: source_path(entry), mode: entry.len }),
 ];
 
-/// File calls that have an opcode on Linux but not here, because there are no symbolic links.
+/// File calls that have an opcode on Linux but not here, because the simulated disk has no symbolic
+/// links.
 pub(crate) const REFUSED_FILE_OPCODES: [u8; 1] = [opcode::SYMLINKAT];
 
 /// The opcodes that are file calls.
@@ -101,7 +102,7 @@ const AT_EMPTY_PATH: u32 = 0x1000;
 const AT_REMOVEDIR: u32 = 0x200;
 const FSYNC_DATASYNC: u32 = 1;
 const FALLOCATE_KEEP_SIZE: u32 = 1;
-/// Punching a hole must keep the size.
+/// The flags of a call that punches a hole: Linux requires both.
 const FALLOCATE_PUNCH_HOLE: u32 = 2 | FALLOCATE_KEEP_SIZE;
 const RENAME_NOREPLACE: u32 = 1;
 /// Maximum length of a path, including the final zero.
@@ -223,8 +224,8 @@ impl FileRequest {
             F::SetModeOf { fd, mode } => DiskCall::immediate(find(fd)?, move |disk, file| {
                 disk.set_mode_of(disk.ino(*file), mode)
             }),
-            // There are no symbolic links, and files cannot be sent to sockets. The calls that also
-            // appear above reach this arm with unsupported flags.
+            // There are no symbolic links, and files cannot be sent to sockets. Of the calls that
+            // also appear above, only those with unsupported flags reach this arm.
             F::Symlink { .. }
             | F::ReadLink { .. }
             | F::Lock { .. }
@@ -266,7 +267,7 @@ pub(crate) struct DiskCall {
     pub(crate) duration: Nanos,
     /// The memory of the bytes to transfer.
     pub(crate) memory: MemoryRanges,
-    /// The call writes to that memory.
+    /// Whether the call writes to that memory.
     pub(crate) fills: bool,
     pub(crate) opens: bool,
     action: Box<DiskAction>,
@@ -323,8 +324,8 @@ impl SubmittedEntry {
     pub(crate) fn file_call(&self, disk: &Disk, find: FindOpenFile<'_>) -> Result<DiskCall, Errno> {
         let (_, read) =
             ENTRY_DECODERS.iter().find(|(code, _)| *code == self.opcode).ok_or(Errno::INVAL)?;
-        // SAFETY: the entry was published under the contract of `Kernel::enter`. Names are valid
-        // until it is consumed, which is now, and bytes until the terminal completion.
+        // SAFETY: the entry was published under the contract of `Kernel::enter`. Paths are valid
+        // until the entry is consumed, which is now, and bytes until the terminal completion.
         unsafe { FileRequest::new(&read(self)) }.read(disk, find)
     }
 }

@@ -37,8 +37,8 @@ impl MessageHeader {
     /// Writes the metadata of a received message, like `recvmsg(2)`. Only for headers of receives.
     pub(crate) fn answer(&self, name_len: usize, control_len: usize, flags: u32) {
         // SAFETY: `new` guarantees that the header of a receive may be written to until its
-        // terminal completion. The stores are atomic because rings may share a header that nobody
-        // reads.
+        // terminal completion. The stores are atomic because several rings may use one header at
+        // the same time, if no code reads it.
         unsafe {
             let flags_place = (&raw mut (*self.place).flags).cast();
             AtomicU32::from_ptr(&raw mut (*self.place).name_len).store(name_len as u32, Relaxed);

@@ -87,7 +87,7 @@ impl Queues {
         Ok(queues)
     }
 
-    /// Returns the first byte of the mapping at `offset`, if it has at least `len` bytes.
+    /// Returns the address of the mapping at `offset`, if it has at least `len` bytes.
     pub(crate) fn address(&self, offset: u64, len: usize) -> Option<*mut u8> {
         let mapping = match offset {
             0 => &self.rings,
@@ -147,7 +147,7 @@ impl Queues {
         self.tail.wrapping_sub(self.taken())
     }
 
-    /// Returns the submitter's head of the completion queue.
+    /// Returns the head of the completion queue, which the submitter advances.
     #[inline]
     pub(crate) fn taken(&self) -> u32 {
         // Acquire pairs with the submitter's release store of the head: the slots before it can be

@@ -73,7 +73,8 @@ impl Net {
         self.schedule(at, id, SocketChange::Attempt(nth));
     }
 
-    /// Handles an attempt that arrives at its destination, unless a partition is in between.
+    /// Handles a connection attempt at its destination. It is retried later if a partition or a
+    /// full backlog stops it.
     pub(super) fn on_attempt(&mut self, id: SocketId, nth: u8) {
         let client = self.socket(id);
         if client.released || !matches!(client.state, SocketState::Connecting) {
@@ -97,8 +98,8 @@ impl Net {
         self.schedule_change(id, SocketChange::Established);
     }
 
-    /// Returns true unless the queue is full. Like on Linux, it holds one connection more than the
-    /// backlog. Attempts at a full queue get no answer.
+    /// Returns true unless the listener's queue is full. As on Linux, the queue holds one
+    /// connection more than the backlog.
     pub(super) fn has_backlog_space(&self, listener: SocketId) -> bool {
         match &self.socket(listener).state {
             SocketState::Listening(listening) => listening.queue.len() <= listening.backlog,
@@ -165,7 +166,7 @@ impl Net {
         }
     }
 
-    /// Takes the connection that has waited longest.
+    /// Takes the oldest connection from the queue of a listener.
     pub(crate) fn accept(&mut self, id: SocketId) -> Result<SocketId, Errno> {
         let child = match &mut self.socket_mut(id).state {
             SocketState::Listening(listening) => listening.queue.pop_front().ok_or(Errno::AGAIN)?,

@@ -27,17 +27,17 @@ pub(crate) struct Datagram {
     /// The internet addresses of sender and receiver.
     pub(crate) route: Option<(SocketAddr, SocketAddr)>,
     pub(crate) tos: u8,
-    /// The bytes are several coalesced datagrams of this size.
+    /// If set, the bytes are several coalesced datagrams of this size.
     pub(crate) segment: Option<u16>,
     pub(crate) rights: Vec<FileId>,
-    /// When it arrived, and how many datagrams the socket had dropped by then.
+    /// The time of arrival, and the number of datagrams that the socket had dropped by then.
     pub(crate) at: Nanos,
     pub(crate) drops: u32,
-    /// The socket whose send buffer it is charged to.
+    /// The socket whose send buffer the datagram uses.
     pub(crate) sender: Option<SocketId>,
 }
 
-/// The socket that a Unix datagram socket is connected to.
+/// The peer of a Unix datagram socket.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum DatagramPeer {
     #[default]

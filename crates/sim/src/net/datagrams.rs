@@ -42,7 +42,7 @@ impl Net {
         }
     }
 
-    /// Returns true if sending to this address would not wait: it succeeds, or fails at once.
+    /// Returns true if a send to this address would succeed or fail at once instead of waiting.
     pub(crate) fn can_send_datagram(&self, id: SocketId, to: Option<&Address>) -> bool {
         let socket = self.socket(id);
         let Some(queue) = &socket.datagrams else { return true };
@@ -61,7 +61,7 @@ impl Net {
         queue.peer == DatagramPeer::Open(id) || !queue.is_full()
     }
 
-    /// Takes the error that any send on this socket reports.
+    /// Takes the socket's pending error, which the next send on the socket reports.
     pub(super) fn take_datagram_error(&mut self, id: SocketId) -> Result<(), Errno> {
         let socket = self.socket_mut(id);
         if let Some(error) = socket.error.take() {
@@ -99,7 +99,7 @@ impl Net {
             return Err(error);
         }
         let stopped = socket.stopped_receiving;
-        let queue = socket.datagrams.as_mut().expect("the socket has no datagrams");
+        let queue = socket.datagrams.as_mut().expect("the socket is not a datagram socket");
         let Some(datagram) = queue.take() else {
             return if stopped { Ok(Datagram::default()) } else { Err(Errno::AGAIN) };
         };

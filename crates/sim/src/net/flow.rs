@@ -87,7 +87,7 @@ impl Flow {
 /// A link in one direction. Each transmission waits for the earlier ones.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Wire {
-    /// When the link becomes free, and when the last transmission arrives.
+    /// The time when the link becomes free, and the time when the last transmission arrives.
     free: Nanos,
     last: Nanos,
 }

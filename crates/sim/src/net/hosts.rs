@@ -6,7 +6,7 @@ use rustix::io::Errno;
 use std::net::{IpAddr, SocketAddr};
 
 impl Net {
-    /// Sets the host that calls from now on; `None` has every address.
+    /// Sets the host that makes the next calls; `None` has every address.
     pub(crate) fn set_host(&mut self, host: Option<IpAddr>) {
         self.host = host;
     }
@@ -21,7 +21,7 @@ impl Net {
         self.partitions.is_down(host)
     }
 
-    /// Returns the address that a program on the calling host means: wildcard and loopback are the
+    /// Translates an address as the calling host sees it: the wildcard and the loopback are the
     /// host's own address.
     pub(super) fn on_host(&self, address: SocketAddr) -> SocketAddr {
         match self.host {

@@ -63,7 +63,8 @@ impl Link {
         nanos(self.latency).saturating_add(more)
     }
 
-    /// Draws the extra delay of a datagram, which is not zero if it is to be reordered.
+    /// Draws the extra delay of a datagram. It is above zero only for a datagram that will be
+    /// reordered.
     pub(crate) fn extra_delay(&self, random: &mut Random) -> Nanos {
         let late = random.chance(self.reordering);
         let most = nanos(self.latency).saturating_mul(2).saturating_add(MAX_EXTRA_DELAY);

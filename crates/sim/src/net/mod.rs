@@ -94,7 +94,7 @@ pub(crate) struct Net {
     fired: VecDeque<OpId>,
     /// Timer descriptors that have expired, with the numbers of their settings.
     expired: VecDeque<(u32, u64)>,
-    /// Passed files that nobody will receive.
+    /// Files passed in messages that no socket will receive.
     orphans: VecDeque<FileId>,
 }
 
@@ -166,7 +166,7 @@ impl Net {
         self.orphans.pop_front()
     }
 
-    /// Takes the descriptors passed with the last read.
+    /// Takes the descriptors passed with the bytes that were read last.
     fn take_rights(&mut self, id: SocketId) -> Vec<FileId> {
         self.socket_mut(id).unix.as_mut().map_or_else(Vec::new, |part| part.take_rights())
     }
@@ -346,7 +346,7 @@ impl Net {
         }
     }
 
-    /// Schedules a change that occupies the link for no time.
+    /// Schedules a change that takes no time on the link.
     fn schedule_change(&mut self, to: SocketId, change: SocketChange) {
         self.send_over_link(to, 0, change);
     }

@@ -1,4 +1,4 @@
-//! The events that epoll reports for a socket, and when.
+//! The events that epoll reports for a socket, and the changes that are edges.
 
 use super::Net;
 use super::flow::StreamEnd;
@@ -30,7 +30,8 @@ impl Net {
         }
     }
 
-    /// Records that a send or a readiness check found too little space.
+    /// Records that a send or a readiness check found too little space, so that the next space is
+    /// an edge.
     #[inline]
     pub(crate) fn mark_full(&mut self, id: SocketId) {
         self.socket_mut(id).no_space = true;

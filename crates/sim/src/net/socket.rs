@@ -46,7 +46,7 @@ pub(crate) struct AcceptQueue {
 pub(crate) struct Socket {
     pub(crate) domain: Domain,
     pub(crate) options: Options,
-    /// The descriptor is non-blocking.
+    /// Whether the descriptor is non-blocking.
     pub(crate) nonblocking: bool,
     pub(crate) datagrams: Option<Box<DatagramQueue>>,
     pub(crate) unix: Option<Box<UnixPart>>,
@@ -59,17 +59,17 @@ pub(crate) struct Socket {
     pub(crate) inbound: Flow,
     pub(crate) stopped_sending: bool,
     pub(crate) stopped_receiving: bool,
-    /// The host of the socket has crashed.
+    /// Whether the host of the socket has crashed.
     pub(crate) vanished: bool,
-    /// No file refers to it.
+    /// Whether no file refers to the socket any longer.
     pub(crate) released: bool,
-    /// Number of scheduled events and datagrams that refer to it.
+    /// Number of scheduled events and datagrams that refer to the socket.
     pub(crate) events: u32,
     readers: Vec<OpId>,
     writers: Vec<OpId>,
-    /// The epoll registrations that watch it.
+    /// The epoll registrations that watch the socket.
     pub(crate) watchers: Vec<Watcher>,
-    /// A send or a readiness check found no space, so the next space is an edge.
+    /// Whether a send or a readiness check found no space, so that the next space is an edge.
     pub(crate) no_space: bool,
 }
 
@@ -116,8 +116,8 @@ impl Socket {
         self.datagrams.is_some()
     }
 
-    /// Returns how many unread bytes it may store. For a Unix socket, only the buffer of the sender
-    /// is limited.
+    /// Returns how many unread bytes the socket may store. For a Unix socket, only the buffer of
+    /// the sender is limited.
     #[inline]
     pub(crate) fn window(&self) -> usize {
         if self.unix.is_some() { usize::MAX } else { self.options.receive_buffer }
@@ -173,7 +173,8 @@ impl Socket {
         }
     }
 
-    /// Takes the error that a send reports, if any. A send reports it before it checks for space.
+    /// Takes the error that a send reports, if any. A send checks for errors before it checks for
+    /// space.
     #[inline]
     pub(crate) fn take_send_error(&mut self) -> Option<Errno> {
         if let Some(error) = self.error.take() {

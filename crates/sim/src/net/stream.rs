@@ -166,7 +166,7 @@ impl Net {
     }
 
     /// Moves at most `most` received bytes to `into`. [`receivable`](Self::receivable) must have
-    /// returned that there are some.
+    /// returned a number above zero.
     #[inline]
     pub(crate) fn read(&mut self, id: SocketId, into: MemoryRange, most: usize) -> usize {
         let socket = self.socket_mut(id);

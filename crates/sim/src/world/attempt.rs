@@ -28,7 +28,8 @@ impl World {
         }
     }
 
-    /// Completes an operation without a socket, which is tried only when its time has come.
+    /// Completes an operation without a socket. Such an operation is tried only when its timer has
+    /// expired.
     fn attempt_without_socket(&mut self, op: &mut Op) -> Outcome {
         match &mut op.body {
             OpKind::Timer { .. } => Outcome::done(Err(Errno::TIME)),
@@ -60,8 +61,8 @@ impl World {
         }
     }
 
-    /// Like on Linux, the descriptor is allocated first: a full table is an error even if no
-    /// connection waits.
+    /// Accepts a connection. As on Linux, the check for a free descriptor comes first: a full table
+    /// is an error even if no connection waits.
     fn accept(&mut self, socket: SocketId) -> Result<usize, Errno> {
         if !self.files.has_free() || self.occurs(Fault::AcceptLimit) {
             return Err(Errno::MFILE);

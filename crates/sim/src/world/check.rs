@@ -25,7 +25,7 @@ const SOCK_CLOEXEC: u32 = 0o2_000_000;
 /// `IORING_POLL_ADD_MULTI`
 pub(super) const POLL_MULTISHOT: u32 = 1 << 0;
 
-/// Returns EINVAL for anything that this kernel does not know.
+/// Returns EINVAL for an entry with anything that this kernel does not support.
 pub(super) fn check(entry: &SubmittedEntry, profile: &Profile) -> Result<(), Errno> {
     let known = EntryFlags::ASYNC | EntryFlags::BUFFER_SELECT | EntryFlags::SKIP_SUCCESS;
     let flags = EntryFlags::from_bits_retain(entry.flags);
@@ -72,7 +72,7 @@ fn is_addressed(entry: &SubmittedEntry, profile: &Profile) -> bool {
         && entry.file_index.to_ne_bytes()[2..] == [0, 0]
 }
 
-/// A zero-copy send cannot skip its completion.
+/// Returns true for a valid zero-copy send, which cannot skip its completion.
 fn is_valid_zero_copy_send(entry: &SubmittedEntry, profile: &Profile) -> bool {
     let known = msg::DONTWAIT | msg::WAITALL | msg::NOSIGNAL;
     let report = if profile.zero_copy_report { SEND_ZC_REPORT_USAGE } else { 0 };
@@ -124,7 +124,7 @@ fn is_valid_receive(entry: &SubmittedEntry, profile: &Profile) -> bool {
         && (!limited || many && !message && profile.receive_limit)
 }
 
-/// Writing the peer's address is not simulated.
+/// Returns true for a valid accept. An accept that writes the peer's address is not simulated.
 fn is_valid_accept(entry: &SubmittedEntry) -> bool {
     entry.ioprio & !(ACCEPT_MULTISHOT | ACCEPT_DONTWAIT | ACCEPT_POLL_FIRST) == 0
         && entry.op_flags & !(SOCK_NONBLOCK | SOCK_CLOEXEC) == 0

@@ -16,7 +16,7 @@ use std::time::Duration;
 const INTERFACE_INDEX: u32 = 1;
 
 impl World {
-    /// Reads what a message carries in addition to its bytes; usually nothing.
+    /// Reads the parts of a message other than its bytes; `None` if it has none.
     pub(super) fn ancillary(&mut self, header: &MessageHeader) -> Result<Option<Ancillary>, Errno> {
         if header.name.len() == 0 && header.control.len() == 0 {
             return Ok(None);
@@ -44,7 +44,7 @@ impl World {
     }
 
     /// Encodes the control messages of a datagram in at most `limit` bytes, and opens the
-    /// descriptors passed with it. Also returns whether something did not fit.
+    /// descriptors passed with it. Also returns true if something did not fit.
     pub(super) fn write_controls(
         &mut self,
         socket: SocketId,

@@ -6,11 +6,11 @@ use crate::timeline::{Nanos, nanos};
 use annulus_kernel::{EnterArg, EnterFlags, RingId};
 use rustix::io::Errno;
 
-/// Deferred work that one `enter` runs, unless it waits for more completions
-/// (`IO_LOCAL_TW_DEFAULT_MAX`).
+/// Maximum number of deferred work items that one `enter` runs, unless it waits for more
+/// completions (`IO_LOCAL_TW_DEFAULT_MAX`).
 const MAX_WORK_PER_ENTER: u32 = 20;
 
-/// The shortest step of a busy wait, which must end at some time.
+/// The shortest step of a busy wait. It is above zero, so that every busy wait ends.
 const MIN_BUSY_WAIT_STEP: Nanos = 100;
 
 impl World {

@@ -13,7 +13,7 @@ use std::net::IpAddr;
 use std::os::fd::RawFd;
 use std::time::Duration;
 
-/// Stands in for the file of a real descriptor, which is never ready.
+/// Replaces the file of a real descriptor, which is never ready.
 const REAL_FILE: FileId = FileId::MAX;
 /// Events that are reported even if not requested.
 const ALWAYS_REPORTED: EventFlags = EventFlags::ERR.union(EventFlags::HUP);
@@ -21,7 +21,7 @@ const NANOS_PER_MILLISECOND: Nanos = 1_000_000;
 
 /// An epoll instance.
 pub(super) struct Epoll {
-    /// The host that it belongs to.
+    /// The host that the instance belongs to.
     host: Option<IpAddr>,
     interests: BTreeMap<WatchKey, Interest>,
     /// Registrations whose readiness has changed since it was last reported, in order.
@@ -32,7 +32,7 @@ pub(super) struct Epoll {
 #[derive(Clone, Copy)]
 struct Interest {
     flags: EventFlags,
-    /// The registration is in `changed`.
+    /// Whether the registration is in `changed`.
     queued: bool,
 }
 

@@ -40,8 +40,8 @@ impl World {
         self.files.open(File::OnDisk(answer as OpenId)).map(|fd| fd as usize)
     }
 
-    /// Returns true if an entry is a file operation. Operations that also work on sockets are told
-    /// apart by their descriptor.
+    /// Returns true if an entry is a file operation. For an operation that also works on sockets,
+    /// the descriptor decides.
     #[inline]
     pub(super) fn is_about_files(&self, entry: &SubmittedEntry) -> bool {
         FILE_OPCODES.contains(&entry.opcode)

@@ -57,7 +57,7 @@ impl World {
         let reported = if receive.whole { datagram.bytes.len() } else { count };
         datagram.bytes.truncate(count);
         let flags = match &receive.into {
-            // Like on Linux, no buffer is used if there are neither bytes nor a header.
+            // As on Linux, a receive of no bytes without a header uses no buffer.
             Destination::Group(_) if count == 0 && front == 0 => 0,
             Destination::Group(group) => {
                 self.fill_buffer(ring, *group, receive, &datagram, &metadata, reported)

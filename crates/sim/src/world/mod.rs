@@ -61,7 +61,7 @@ pub(crate) struct World {
     pub(crate) counts: Counts,
     faults: Faults,
     random: Random,
-    /// Draws the seeds of runtimes, separately so that this affects no other draws.
+    /// Draws the seeds of runtimes. It is separate so that these draws change no others.
     runtime_seeds: Random,
     profile: Profile,
     rings: Slab<Ring>,
@@ -72,7 +72,7 @@ pub(crate) struct World {
     registered: [Option<(u32, FileId)>; REGISTERED_RING_SLOTS],
     /// The time that an `enter` or epoll wait takes.
     turn_cost: Nanos,
-    /// Bytes at both ends of memory owned by the kernel that are checked.
+    /// Number of bytes that are checked at each end of memory that the kernel owns.
     poison: usize,
 }
 
@@ -207,7 +207,7 @@ impl World {
         groups.for_each(|group| group.poison_again(range));
     }
 
-    /// Checks all memory that the kernel owns. Panics if it was touched.
+    /// Checks all memory that the kernel owns. Panics if the program has touched it.
     pub(crate) fn check(&self) {
         for (_, ring) in self.rings.iter() {
             ring.groups().for_each(|group| group.verify_all());
@@ -215,7 +215,7 @@ impl World {
         self.ops.iter().for_each(|op| self.verify(op));
     }
 
-    /// Panics if the memory of a waiting operation was touched.
+    /// Panics if the program has touched the memory of a waiting operation.
     fn verify(&self, op: &Op) {
         let memory = |what| format!("the memory of {what} (user_data {:#x})", op.user_data);
         match &op.body {

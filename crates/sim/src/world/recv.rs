@@ -8,7 +8,7 @@ use crate::op::{Destination, Op, OpKind, OpResult, Outcome, ReceiveOp};
 use annulus_ring::CompletionFlags;
 use rustix::io::Errno;
 
-/// After this many repeated receives, other work runs first (`MULTISHOT_MAX_RETRY`).
+/// Number of repeated receives after which other work runs first (`MULTISHOT_MAX_RETRY`).
 const MAX_MULTISHOT_RETRIES: u32 = 32;
 
 /// The outcome of one receive.
@@ -18,7 +18,7 @@ pub(super) struct Received {
     /// Bytes of payload.
     pub(super) count: usize,
     pub(super) flags: u32,
-    /// There may be more to receive at once.
+    /// Whether the socket may have more to receive now.
     pub(super) again: bool,
 }
 
@@ -26,7 +26,7 @@ impl World {
     pub(super) fn attempt_receive(&mut self, op: &mut Op, socket: SocketId) -> Outcome {
         for _ in 0..=MAX_MULTISHOT_RETRIES {
             let OpKind::Receive(receive) = &mut op.body else {
-                unreachable!("only receives are passed here")
+                unreachable!("an operation that is not a receive was attempted as one")
             };
             let got = match self.receive(op.ring, socket, receive) {
                 Ok(got) => got,
@@ -69,7 +69,7 @@ impl World {
             }
             Destination::Vectors(_) => self.receive_message(ring, socket, receive),
             Destination::Group(group) => {
-                // Like on Linux, a missing buffer is reported even if there is nothing to receive.
+                // As on Linux, a missing buffer is an error even if there is nothing to receive.
                 self.next_buffer_len(ring, group)?;
                 let there = self.net.receivable(socket)?;
                 if there == 0 {

@@ -19,18 +19,18 @@ const TASKRUN: u32 = 1 << 2;
 pub(super) struct Ring {
     pub(super) queues: Queues,
     pub(super) setup: SetupFlags,
-    /// The host that it belongs to.
+    /// The host that the ring belongs to.
     pub(super) host: Option<IpAddr>,
     pub(super) enabled: bool,
     /// Restrictions that apply once the ring is enabled.
     pub(super) restricted: Option<Restrictions>,
-    /// The file of the ring is closed. The memory stays while it is mapped.
+    /// Whether the file of the ring is closed. The memory stays while it is mapped.
     pub(super) ended: bool,
     pub(super) mappings: u32,
     groups: Vec<BufferGroup>,
     /// Operations to try.
     work: VecDeque<OpId>,
-    /// Completions that found no space.
+    /// Completions that found no space in the queue.
     overflow: VecDeque<Completion>,
 }
 
@@ -120,7 +120,7 @@ impl Ring {
         }
     }
 
-    /// Takes the work at `index`.
+    /// Takes the operation at `index` of the work queue.
     #[inline]
     pub(super) fn take_work(&mut self, index: usize) -> Option<OpId> {
         let id = if index == 0 { self.work.pop_front() } else { self.work.remove(index) };

@@ -25,7 +25,9 @@ impl World {
         if self.occurs(Fault::Reset) {
             self.net.reset_both(socket);
         }
-        let OpKind::Send(send) = &mut op.body else { unreachable!("only sends are passed here") };
+        let OpKind::Send(send) = &mut op.body else {
+            unreachable!("an operation that is not a send was attempted as one")
+        };
         let wanted = send.total - send.done;
         let count = self.shorten(space.min(wanted), Fault::ShortWrite);
         if count < wanted {
@@ -40,7 +42,8 @@ impl World {
         Outcome::Done(OpResult { failed: short && send.short_fails, ..OpResult::good(send.done) })
     }
 
-    /// Starts the notification of a zero-copy send, whose completion is therefore not the last one.
+    /// Starts the notification of a completed zero-copy send, so that its completion is not the
+    /// last one.
     pub(super) fn start_notification(&mut self, op: &mut Op, answer: OpResult) -> OpResult {
         let OpKind::Send(send) = &mut op.body else { return answer };
         if !send.zero_copy {
@@ -58,7 +61,7 @@ impl World {
     #[inline(never)]
     fn attempt_datagram(&mut self, op: &mut Op, socket: SocketId) -> Outcome {
         let OpKind::Send(SendOp { source, total, ancillary, checksum, .. }) = &mut op.body else {
-            unreachable!("only sends are passed here")
+            unreachable!("an operation that is not a send was attempted as one")
         };
         let mut outgoing =
             OutgoingDatagram { to: None, len: *total, options: SendOptions::default() };
@@ -72,8 +75,8 @@ impl World {
         }
         let posted = self.net.send_datagram(socket, &outgoing, rights, || source.gather());
         if posted == Err(Errno::AGAIN) && !self.net.target_has_space(socket, outgoing.to) {
-            // Like on Linux, the bytes were copied before the target was found full, and the next
-            // attempt sends none.
+            // As on Linux, the first attempt copied the bytes and dropped them when it found the
+            // target full, so the next attempt sends none.
             (*source, *total, *checksum) = (SendSource::Many(Box::new([])), 0, None);
         }
         Outcome::done_unless_again(posted.map(|()| *total))

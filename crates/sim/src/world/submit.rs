@@ -63,7 +63,8 @@ impl World {
     ) -> Result<Op, Errno> {
         let (body, file) = match (entry.opcode, self.socket_of(entry.fd)) {
             (opcode::TIMEOUT, _) => (OpKind::Timer { after: entry.time()? }, None),
-            // A real descriptor of the process may be anything, so it is never ready.
+            // A simulated kernel does not poll real descriptors of the process, so they are never
+            // ready.
             (opcode::POLL_ADD, Err(_)) if entry.fd >= 0 => (OpKind::Never, None),
             (_, file) => file.and_then(|file| Ok((self.decode(entry)?, Some(file))))?,
         };

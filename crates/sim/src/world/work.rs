@@ -1,5 +1,5 @@
 //! The life of a waiting operation. It waits at its socket and is queued when the socket changes.
-//! Then it is tried again, and either waits again, or is ended or cancelled.
+//! Then it is tried again, and waits again or ends.
 
 use super::World;
 use crate::faults::Fault;
@@ -9,8 +9,8 @@ use annulus_ring::Completion;
 use rustix::io::Errno;
 
 impl World {
-    /// Runs queued work in batches until at least `min_items` have run, `max_items` have run, or
-    /// nothing is queued. A ring without deferred work has no maximum.
+    /// Runs queued work in batches until at least `min_items` or exactly `max_items` items have
+    /// run, or nothing is queued. A ring without deferred work has no maximum.
     #[inline]
     pub(super) fn run_work(&mut self, ring: u32, min_items: u32, max_items: u32) {
         let max_items = if self.rings.at(ring).defers() { max_items } else { u32::MAX };
@@ -184,7 +184,7 @@ impl World {
     }
 
     /// Lets the target complete, if it is ready, as if it had not been cancelled. If it is still in
-    /// flight afterwards, because it was not ready or is a multishot, it is cancelled then.
+    /// flight afterwards, because it was not ready or is a multishot, it is then cancelled.
     fn complete_before_cancel(&mut self, id: OpId) -> Errno {
         if self.is_due(id) {
             self.run(id);

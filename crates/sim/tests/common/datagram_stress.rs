@@ -23,7 +23,7 @@ pub struct Tally {
     pub sent: u32,
     pub received: u32,
     pub twice: u32,
-    /// Received after a later datagram of the same sender.
+    /// Datagrams that arrived after a later datagram of the same sender.
     pub late: u32,
 }
 
@@ -32,14 +32,15 @@ struct Endpoint {
     address: Address,
     /// The peer of a Unix socket.
     peer: Option<usize>,
-    /// The socket coalesces, so datagram boundaries are visible only with a header.
+    /// Whether the socket coalesces datagrams, so that their boundaries are visible only with a
+    /// header.
     coalesces: bool,
     next: u32,
     in_flight: Option<Box<Outgoing>>,
     receiving: bool,
     framed: bool,
     memory: Vec<u8>,
-    /// For each sender, the numbers of its datagrams in the order they arrived.
+    /// For each sender, the numbers of its datagrams in the order of arrival.
     received: BTreeMap<usize, Vec<u32>>,
 }
 

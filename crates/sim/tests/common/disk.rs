@@ -6,10 +6,10 @@ use rustix::fs::OFlags;
 use std::ffi::CString;
 use std::path::PathBuf;
 
-/// The offset that means the cursor.
+/// The offset that selects the cursor of a file.
 pub const CURSOR_OFFSET: u64 = u64::MAX;
 
-/// A host with a directory.
+/// A host with a directory for the files of one test.
 pub struct Fixture {
     pub host: Host,
     directory: PathBuf,

@@ -25,7 +25,7 @@ impl ReceivedMessage {
     }
 }
 
-/// A message in a buffer of a multishot receive.
+/// The parts of a message that a multishot receive wrote to a buffer.
 pub struct FramedMessage {
     pub head: MessageHead,
     pub name: Vec<u8>,
@@ -49,7 +49,7 @@ pub fn refused<T: std::fmt::Debug>(answer: io::Result<T>) -> Errno {
     errno_of(&answer.unwrap_err()).unwrap()
 }
 
-/// Creates a header that only gives sizes.
+/// Creates a header that has only sizes and no memory.
 pub fn header_of(layout: MessageLayout) -> MsgHeader {
     MsgHeader {
         name: std::ptr::null(),
@@ -80,8 +80,8 @@ impl Host {
         self.send_msg(fd, Some(to), bytes, &[])
     }
 
-    /// Like [`send_to`](Self::send_to), while another operation may complete. Its completions are
-    /// kept.
+    /// Like [`send_to`](Self::send_to), but the operation with `user_data` `other` may complete,
+    /// too. Its completions are kept for later.
     pub fn send_to_beside(&mut self, fd: Fd, to: &Address, bytes: &[u8], other: u64) -> i32 {
         self.send_msg_beside(fd, Some(to), bytes, &[], other)
     }

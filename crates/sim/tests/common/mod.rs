@@ -15,8 +15,8 @@ use std::os::fd::RawFd;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// If nothing happens for this long, nothing will. Anything arrives faster on the loopback of
-/// Linux.
+/// After this time without a completion, the tests expect no more. Over the loopback of Linux,
+/// bytes arrive faster.
 pub const QUIET_PERIOD: Duration = Duration::from_millis(40);
 pub const DONTWAIT_FLAGS: u32 = msg::DONTWAIT | msg::WAITALL | msg::NOSIGNAL;
 pub const WAITALL_FLAGS: u32 = msg::WAITALL | msg::NOSIGNAL;
@@ -37,7 +37,8 @@ pub fn on_sim_and_linux(body: impl Fn(Host)) {
 /// Runs `count` seeds, or `ANNULUS_SIM_SEEDS` seeds, or only the seed in `ANNULUS_SIM_SEED`. A
 /// failure prints the command that repeats it.
 pub fn each_seed(count: u64, command: &str, body: impl Fn(u64) + std::panic::RefUnwindSafe) {
-    let value = |name: &str| std::env::var(name).ok().map(|text| text.parse().expect("a number"));
+    let value =
+        |name: &str| std::env::var(name).ok().map(|text| text.parse().expect("not a number"));
     if let Some(seed) = value("ANNULUS_SIM_SEED") {
         return body(seed);
     }
@@ -55,7 +56,8 @@ pub fn owned(number: RawFd) -> Fd {
     unsafe { Fd::from_raw(number) }
 }
 
-/// Returns the errno of an error. It may only be in the text, if the error says which call failed.
+/// Returns the errno of an error. If the error says which call failed, its errno is only in its
+/// text.
 pub fn errno_of(error: &std::io::Error) -> Option<Errno> {
     let text = error.to_string();
     let in_text = || text.rsplit_once("(os error ")?.1.strip_suffix(')')?.parse().ok();
@@ -75,7 +77,7 @@ impl Host {
     pub fn over(kernel: Rc<dyn Kernel>, entries: u32, completions: u32) -> Self {
         let builder =
             Ring::builder().kernel(kernel.clone()).entries(entries).completions(completions);
-        let ring = builder.build().expect("these tests need io_uring");
+        let ring = builder.build().expect("io_uring, which these tests need, is not available");
         Self { kernel, ring, kept: Vec::new() }
     }
 
@@ -258,7 +260,8 @@ impl ProvidedBuffers {
     }
 
     pub fn publish(&mut self, id: u16) {
-        // SAFETY: the memory outlives the registration: each test unregisters the group, or drops the ring first.
+        // SAFETY: the memory outlives the registration, since each test unregisters the group or
+        // drops the ring first.
         unsafe { self.entries.add(self.address(id), self.size as u32, id) };
         self.entries.publish();
     }
@@ -275,7 +278,7 @@ impl ProvidedBuffers {
     }
 
     pub fn unregister(self, ring: &Ring) {
-        // SAFETY: each test has only one ring, on which the group was registered.
+        // SAFETY: each test has only one ring, and registered the group with it.
         unsafe { self.entries.unregister(ring) }.unwrap();
     }
 }

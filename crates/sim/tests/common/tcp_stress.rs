@@ -12,7 +12,7 @@ const CANCEL_KIND: u64 = 5 << 56;
 const CLOSE_KIND: u64 = 6 << 56;
 const KIND_MASK: u64 = 0xFF << 56;
 
-/// The amount of work.
+/// The size of a run.
 pub struct StressSize {
     pub connections: usize,
     /// Maximum bytes per direction.
@@ -269,7 +269,7 @@ impl TcpStress {
     /// Checks that the whole stream has been received at its end.
     fn check_end(&self, index: usize) {
         let end = &self.ends[index];
-        let sender = &self.ends[end.from.expect("the stream ended before its number")];
+        let sender = &self.ends[end.from.expect("the stream ended before its number arrived")];
         assert_eq!(
             end.received,
             sender.bytes.len(),
@@ -312,7 +312,7 @@ pub struct ConnectionEnd {
     pub stream: usize,
     pub bytes: Vec<u8>,
     pub sent: usize,
-    /// Number of bytes in flight, and whether a success is skipped.
+    /// Number of bytes in flight, and whether their send skips its completion on success.
     pub in_flight: usize,
     pub quiet: bool,
     /// The memory of a message in flight.
@@ -333,8 +333,7 @@ fn stream_byte(stream: usize, at: usize) -> u8 {
     (stream * 31 + at * 7 + (at >> 8) * 13) as u8
 }
 
-/// Returns the byte that is sent at an offset: the number of the stream in eight bytes, then its
-/// bytes.
+/// Returns the byte that is sent at an offset: the stream starts with its number in eight bytes.
 fn sent_byte(stream: usize, at: usize) -> u8 {
     if at < 8 { (stream as u64).to_le_bytes()[at] } else { stream_byte(stream, at) }
 }
@@ -356,7 +355,7 @@ impl ConnectionEnd {
         Self {
             fd,
             stream,
-            // The number comes first, so the other end knows what to expect.
+            // The stream starts with its number, so that the other end knows the bytes to expect.
             bytes: (0..len + 8).map(|at| sent_byte(stream, at)).collect(),
             sent: 0,
             in_flight: 0,

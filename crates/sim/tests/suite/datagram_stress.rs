@@ -1,6 +1,6 @@
-//! Datagrams under all faults and on lossy links, with many seeds. Whatever arrives was sent and is
-//! whole. On Unix sockets it arrives once and in order. Nothing is left open, including passed
-//! descriptors.
+//! Datagrams under all faults and on lossy links, with many seeds. Every datagram that arrives was
+//! sent, and is whole. On Unix sockets, each arrives once and in order. Nothing is left open,
+//! including passed descriptors.
 #![allow(unsafe_code)]
 
 use crate::common::datagram_stress::{DatagramStress, Tally};

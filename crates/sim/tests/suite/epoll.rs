@@ -70,7 +70,7 @@ impl Script {
         (fd, self.kernel.local_address(fd).unwrap())
     }
 
-    /// Returns the two ends of a connection, first the one that has connected.
+    /// Returns the two ends of a new connection; the client is the first.
     fn pair(&self) -> (Fd, Fd) {
         let (listener, address) = self.bound(SocketType::Stream);
         let client = self.socket(Domain::Inet, SocketType::Stream);
@@ -117,7 +117,7 @@ impl Script {
         }
     }
 
-    /// Sends until the connection takes no bytes even after waiting, and returns the number of
+    /// Sends until the connection accepts no bytes even after a wait, and returns the number of
     /// bytes.
     fn fill_send_buffer(&self, fd: Fd, name: &str) -> usize {
         let mut all = 0;
@@ -199,7 +199,7 @@ fn space_is_an_edge_only_after_a_full_send_buffer() {
         script.record("the bytes have arrived");
         let filled = script.fill_send_buffer(client, "client");
         script.record("full");
-        // The last bytes arrive only once there is space.
+        // The last bytes arrive only once the receiver has space.
         let mut drained = 0;
         while drained < filled {
             drained += script.drain(server);
@@ -316,8 +316,8 @@ fn timer_is_an_edge_each_time_it_expires() {
     Linux.set_timer(owned(Linux.timer().unwrap()), Duration::MAX).unwrap();
 }
 
-/// The registration belongs to the file: it ends with the last descriptor. Edges carry the
-/// descriptor under which it was made.
+/// A registration belongs to a file, and ends with the last descriptor of the file. Edges have the
+/// descriptor that was registered.
 #[test]
 fn registration_ends_with_its_file() {
     same_edges(|script| {
@@ -352,7 +352,7 @@ fn endless_epoll_wait_fails_with_edeadlk() {
     let script = Script::new(sim.clone());
     let mut edges = Vec::with_capacity(1);
     assert_eq!(sim.epoll_wait(script.epoll, &mut edges, None), Err(Errno::DEADLK));
-    // A time-out ends the wait, in whole milliseconds.
+    // A timeout ends the wait, rounded up to whole milliseconds.
     let before = sim.now();
     sim.epoll_wait(script.epoll, &mut edges, Some(Duration::from_micros(1200))).unwrap();
     assert_eq!((sim.now() - before).as_millis(), 2);
@@ -380,8 +380,8 @@ fn seed_determines_needless_and_shuffled_edges() {
     assert!((0..10).all(|seed| run(seed).2 > 0));
 }
 
-/// After a received message, an error would have no edge of its own, so a caller that waits for the
-/// next edge would never get the remaining messages.
+/// An error after a received message would have no edge of its own. A caller that waits for the
+/// next edge would then never get the remaining messages.
 #[test]
 fn no_memory_fault_occurs_only_before_the_first_message() {
     let sim = Sim::builder(1).build();

@@ -1,4 +1,4 @@
-//! The effect of each fault alone, at every opportunity.
+//! The effect of each fault, when only that fault occurs, and at every opportunity.
 
 use crate::common::*;
 use annulus_kernel::*;
@@ -7,7 +7,8 @@ use annulus_sim::{Fault, Faults, Sim};
 use rustix::io::Errno;
 use std::rc::Rc;
 
-/// Connects without faults and registers buffers; from then on the fault always occurs.
+/// Creates a connection and registers buffers without faults. From then on, the fault always
+/// occurs.
 fn connection_under(fault: Fault) -> (Host, Rc<Sim>, ProvidedBuffers, [Fd; 2]) {
     let (mut host, sim) = Host::simulated(Sim::builder(1));
     let (client, server) = host.pair();

@@ -1,5 +1,5 @@
-//! Memory that the kernel owns is checked: a write that breaks the contract panics, and the message
-//! says which memory.
+//! The simulated kernel checks the memory that it owns: a write that breaks the contract panics,
+//! and the message says which memory.
 
 #![allow(unsafe_code)]
 

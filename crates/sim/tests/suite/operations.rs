@@ -11,7 +11,7 @@ use annulus_ring::{Entry, EntryFlags, SafeEntry};
 use rustix::io::Errno;
 use std::ptr;
 
-/// Returns a receive into a buffer group, without and with poll-first.
+/// Returns two receives into a buffer group: one without `POLL_FIRST`, and one with it.
 fn group_receives(fd: Fd) -> [SafeEntry; 2] {
     let recv = op::RecvSelect { fd, group: BUFFER_GROUP }.entry();
     [recv, recv.poll_first()]
@@ -109,7 +109,7 @@ fn fill_send_buffer(host: &mut Host, fd: Fd, big: &[u8]) -> i32 {
             return answer;
         }
     }
-    panic!("a socket that nobody reads took everything");
+    panic!("a socket accepted all bytes although its peer reads none");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! A ring that is restricted before it is enabled, which the test sets up itself.
+//! A ring that the test sets up itself, and restricts before it enables it.
 #![allow(unsafe_code)]
 
 use crate::common;

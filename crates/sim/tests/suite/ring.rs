@@ -104,8 +104,8 @@ fn overflow_ends_multishot_recv_with_success() {
 #[test]
 fn multishot_recv_stops_at_its_limit() {
     on_sim_and_linux(|mut host| {
-        // The last receive may exceed the rest of the limit, but no receive exceeds the whole
-        // limit.
+        // The last receive may exceed the rest of the limit, but no single receive exceeds the
+        // whole limit.
         for (limit, parts) in [(8, 1), (16, 1), (20, 2), (40, 3)] {
             for early in [true, false] {
                 let (client, server) = host.pair();
@@ -351,7 +351,7 @@ fn enter_runs_twenty_work_items_unless_it_waits_for_more() {
     });
 }
 
-/// Lets time pass through another ring, without entering this one.
+/// Lets time pass by a wait on another ring, without a call on this one.
 fn pass_time(host: &Host, time: Duration) {
     let mut other = Host::over(host.kernel.clone(), 1, 1);
     let entered = other.ring.enter(Wait::For { completions: 1, timeout: Some(time) }).unwrap();

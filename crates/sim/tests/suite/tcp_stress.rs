@@ -54,8 +54,8 @@ fn every_fault_occurs() {
             sim.trace_lines().iter().any(|text| text.ends_with(&line))
         })
     };
-    // A reset loses bytes, segmented sends need datagrams, and edges need epoll. Other tests cover
-    // these three.
+    // A reset loses bytes, segmented sends need datagrams, and edges need epoll, so other tests
+    // cover these three faults.
     let others = [Fault::Reset, Fault::SegmentsRefused, Fault::NeedlessEdge];
     let all = Fault::ALL.iter().filter(|fault| !others.contains(fault));
     let idle: Vec<_> = all.filter(|&&fault| !occurs(fault)).collect();

@@ -236,8 +236,8 @@ fn send_that_waited_for_space_arrives_empty() {
             let got = if expected < sent { (1, expected) } else { (0, 0) };
             assert_eq!((host.wait_for_user_data(2).result, memory[0]), got);
         }
-        // So a send must not wait: the bytes were copied and dropped before the socket was found
-        // full.
+        // The waiting send has copied and dropped its bytes before it found the socket full. So a
+        // send must not wait.
         assert_eq!(host.wait_for_user_data(1).result, 0);
     });
 }
