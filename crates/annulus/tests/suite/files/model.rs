@@ -248,9 +248,7 @@ impl Sequence {
         let count = match written {
             Err(error) if is_full(&error) => match self.position().await? {
                 position if position == self.cursor => 0,
-                position => {
-                    position.checked_sub(end).expect("the position is within the written bytes")
-                }
+                position => position.checked_sub(end).expect("the cursor is too low"),
             },
             written => written?,
         };
