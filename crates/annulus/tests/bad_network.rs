@@ -209,7 +209,7 @@ async fn one_client(number: usize) -> io::Result<()> {
     Ok(())
 }
 
-/// Connects. The server may not listen yet.
+/// Connects, and tries again while the server does not listen yet.
 async fn connect() -> io::Result<TcpStream> {
     let address: SocketAddr = (SERVER.parse::<std::net::IpAddr>().unwrap(), PORT).into();
     loop {

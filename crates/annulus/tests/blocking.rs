@@ -78,7 +78,7 @@ fn calls_run_at_once_up_to_the_limit_and_the_rest_in_order() {
                     until(left)();
                 });
             }
-            // Both run; otherwise, this would wait forever.
+            // Both calls run. Otherwise, this would wait forever.
             began.wait();
             let (note, notes) = channel();
             let mut set = JoinSet::new();
@@ -143,7 +143,7 @@ fn a_call_that_is_aborted_before_it_has_begun_is_not_made() {
 
 #[test]
 fn no_thread_runs_before_the_first_call_or_after_the_end() {
-    // In a separate process, because other tests have pools too.
+    // The test runs in a separate process, because other tests have pools too.
     rerun::assert_passes(&mut rerun!(threads_of_the_pool));
 }
 

@@ -58,7 +58,7 @@ fn no_duration_is_forgotten() {
             "time.rs timeout",
             "timers.rs checked_add",
             "timers.rs checked_sub",
-            // Returned by this crate.
+            // These are returned by this crate.
             "runtime/guest.rs Wait",
             "stats/mod.rs uptime",
             "stats/mod.rs last_poll",

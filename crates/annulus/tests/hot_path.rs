@@ -144,7 +144,8 @@ fn large_messages_allocate_nothing() {
 
 #[test]
 fn answers_of_one_turn_are_sent_together_and_allocate_nothing() {
-    // The send, and the client's next receive unless it is still armed.
+    // Each message takes an entry for the send, and one for the client's next receive unless that
+    // is still armed.
     let entries = if receives_are_armed_once() { 1 } else { 2 };
     run(async move {
         let (mut client, mut server) = pair().await?;

@@ -178,7 +178,8 @@ async fn tcp_pair() -> io::Result<(TcpStream, TcpStream)> {
 fn sends_of_every_kind_of_memory_with_and_without_a_copy() {
     on_both(async || {
         let (mut one, mut other) = tcp_pair().await?;
-        // Above and below the threshold for zero-copy sends, one at a time and several in one send.
+        // The lengths are above and below the threshold for zero-copy sends. Chunks are sent one at
+        // a time and several at once.
         for len in [500, 20] {
             let bytes = || vec![len as u8; len];
             let chunks = [

@@ -1,5 +1,5 @@
 //! Invariant 7: a listener that runs out of descriptors pauses, returns no error, and recovers by
-//! itself. Alone in its process, since it lowers the process's limit on open files.
+//! itself. The test is alone in its program, since it lowers the process's limit on open files.
 #![allow(unsafe_code)]
 
 mod common;
@@ -12,7 +12,7 @@ use std::time::Duration;
 
 fn limit_open_files(to: u64) {
     let limit = libc::rlimit { rlim_cur: to, rlim_max: to };
-    // SAFETY: the call only reads a plain structure.
+    // SAFETY: the call only reads `limit`, which outlives it.
     assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) }, 0);
 }
 

@@ -88,7 +88,7 @@ fn rings() -> Vec<RawFd> {
 /// Registers this process's credentials with a ring.
 fn register_personality(ring: RawFd) -> Result<i64, i32> {
     let none = std::ptr::null::<u8>();
-    // SAFETY: this registration takes no memory.
+    // SAFETY: the kernel reads no memory for this registration.
     let answer = unsafe { libc::syscall(libc::SYS_io_uring_register, ring, PERSONALITY, none, 0) };
     if answer >= 0 { Ok(answer) } else { Err(io::Error::last_os_error().raw_os_error().unwrap()) }
 }

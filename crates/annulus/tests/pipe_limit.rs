@@ -1,5 +1,5 @@
-//! Calls that need a descriptor when none is free. Alone in its process, since the test lowers the
-//! process's limit on open files.
+//! Calls that need a descriptor when none is free. The test is alone in its program, since it
+//! lowers the process's limit on open files.
 #![allow(unsafe_code)]
 
 mod common;
@@ -13,7 +13,7 @@ use common::run_on;
 /// Sets the limit and returns the previous one.
 fn limit_open_files(to: u64) -> u64 {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: a plain structure, written by the first call and read by the second.
+    // SAFETY: `limit` is valid for the write of the first call and the read of the second.
     unsafe {
         assert_eq!(libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit), 0);
         let before = std::mem::replace(&mut limit.rlim_cur, to);

@@ -1,5 +1,5 @@
-//! Children where SIGCHLD is ignored or process descriptors are refused, and children that fail to
-//! start. Each test of process-wide state runs in a separate process.
+//! Child processes while SIGCHLD is ignored or process descriptors are refused, and programs that
+//! fail to start. Each test of process-wide state runs in a separate process.
 #![allow(unsafe_code)]
 
 mod common;

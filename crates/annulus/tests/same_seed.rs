@@ -70,7 +70,7 @@ impl Trace {
     }
 
     fn print(&self) {
-        // Each on a separate line, even after output of the test harness.
+        // Prints each event on a separate line, even after output of the test harness.
         let lines = self.0.borrow();
         println!("\n{}", lines.iter().map(|line| format!("{PREFIX}{line}\n")).collect::<String>());
     }

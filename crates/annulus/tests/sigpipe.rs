@@ -1,5 +1,5 @@
-//! A pipe without a reader raises no signal, even if the process does not ignore it. Alone in its
-//! process, whose signals it changes.
+//! A pipe without a reader raises no signal, even if the process does not ignore it. The test is
+//! alone in its program, since it changes the signals of the process.
 
 mod common;
 

@@ -92,8 +92,8 @@ impl Task {
     }
 }
 
-/// Runs threads next to the owner, each with a reference that the owner has drawn. At the end the
-/// task must have been freed once.
+/// Runs the owner and these other threads, each with a reference that the owner has drawn. At the
+/// end, the task must have been freed once.
 fn model(others: &'static [fn(&Task)], preemptions: usize) {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(preemptions);

@@ -100,7 +100,7 @@ fn each_poll_and_the_drop_of_a_task_are_in_its_span() {
         span.starts_with("span 1: kind=task loc.file=\"")
             && span.contains(&format!("tracing.rs\" loc.line={line} loc.col="))
     );
-    // Two polls, and the drop.
+    // The span is entered for two polls and for the drop.
     assert_eq!((notes.having("enter 1;").len(), notes.having("exit 1;").len()), (3, 3));
     assert_eq!(notes.having("close 1;").len(), 1);
     // The root future is not a task, so the yield is the only wake of a task.

@@ -93,7 +93,7 @@ trait Queue {
     fn available(&self) -> usize;
 }
 
-/// A task's future. A new one replaces one that is over.
+/// A task's future. A new one replaces it once it is dropped or forgotten.
 #[derive(Default)]
 struct Future {
     id: Option<WaiterId>,
@@ -175,7 +175,7 @@ impl Queue for Lenient {
         self.notify();
     }
 
-    /// Only a queue on the list is rechecked.
+    /// Like the runtime, rechecks only a queue on the list.
     fn recheck(&mut self) {
         if std::mem::take(&mut self.listed) {
             self.waiters.recheck(self.available);
@@ -428,7 +428,7 @@ proptest! {
         run(&mut Channel::new(capacity), &steps);
     }
 
-    /// Tasks that run as soon as they are woken.
+    /// The tasks run as soon as they are woken.
     #[test]
     fn senders_are_served_in_order_of_arrival(
         capacity in 1usize..4,

@@ -16,7 +16,7 @@ use std::time::Duration;
 const LIMIT_BYTES: usize = 16 << 20;
 /// Maximum bytes per chunk that a peer sends.
 const CHUNK_BYTES: usize = 4000;
-/// Number of peers that do not read. The next constant is the number of peers that do.
+/// Numbers of peers that do not read, and of peers that do.
 const SILENT_PEERS: usize = 120;
 const READING_PEERS: usize = 5;
 

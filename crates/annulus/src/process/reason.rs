@@ -102,7 +102,7 @@ fn program(command: &Command, errno: Errno) -> Option<String> {
     }
 }
 
-/// Returns the paths where the program is looked for, in order.
+/// Returns the paths that are tried for the program, in order.
 pub(super) fn program_paths(command: &Command) -> Vec<PathBuf> {
     let name = command.get_program();
     let start = command.get_current_dir().unwrap_or(Path::new(""));

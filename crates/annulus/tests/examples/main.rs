@@ -70,7 +70,7 @@ fn check(name: &str) {
 }
 
 /// One test per program. Sanitizer runs exclude them by the name of this module, since Cargo would
-/// build them with its flags.
+/// build them with the sanitizer's flags.
 mod programs {
     use super::{check, check_on};
 

@@ -1,5 +1,5 @@
 //! Connections move from a busy shard to an idle one: which ones move, and that no byte is lost.
-//! `cargo bench -p annulus --bench balance` measures how much time it saves.
+//! `cargo bench -p annulus --bench balance` measures the gain.
 
 mod skewed;
 

@@ -73,7 +73,7 @@ fn a_borrowed_descriptor_stays_open_after_the_runtime_ends() {
         runtime.block_on(async { assert!(touch(stream.recv()).is_none()) });
         let (borrowed, listening) = (stream.as_fd(), listener.as_fd());
         drop(runtime);
-        // Sockets opened now do not get its number.
+        // Sockets opened now do not get the number of the borrowed descriptor.
         let others: Vec<_> = (0..8).map(|_| net::UdpSocket::bind(LOCAL).unwrap()).collect();
         assert_eq!(getsockname(borrowed).unwrap(), address.into());
         fcntl_getfd(listening).unwrap();

@@ -126,7 +126,7 @@ fn a_finished_task_leaves_its_set_whatever_the_remaining_budget() {
     runtime.block_on(async {
         let mut set: JoinSet<_> = (0..3).map(|number| async move { number }).collect();
         while !set.is_empty() {
-            // Takes whatever has finished.
+            // Takes the results of all finished tasks.
             consume_budget().await;
             while set.try_join_next().is_some() {}
         }
@@ -227,7 +227,7 @@ fn entries_of_a_directory() {
 fn reads_that_find_everything_in_memory() {
     delays_by(251, async |count| {
         let path = std::env::temp_dir().join(format!("annulus-cached-{}", std::process::id()));
-        // The simulated disk is empty.
+        // The simulated disk begins without directories.
         fs::create_dir_all(std::env::temp_dir()).await.unwrap();
         let mut file = File::create(&path).await.unwrap();
         file.write_all(vec![1; 4096]).await.0.unwrap();

@@ -24,7 +24,7 @@ fn simulate(program: impl AsyncFnOnce() -> io::Result<()>) {
     simulate_on(Link::default(), Runtime::builder(), program);
 }
 
-/// Hides from the runtime that the stream is one of its own.
+/// Wraps a stream so that the runtime does not recognize it as its own.
 struct Foreign(TcpStream);
 
 impl AsyncRecv for Foreign {
@@ -77,7 +77,7 @@ fn assert_timed_out((end, at): End, copied: (u64, u64), last: Instant) {
     assert!(idle >= LIMIT && idle <= LIMIT + LIMIT / 4 + SECOND / 100, "{idle:?}");
 }
 
-/// Messages in one direction, with pauses shorter than the limit, and then silence.
+/// Sends messages in one direction, with pauses shorter than the limit, and then nothing.
 async fn messages_then_silence<S: AsyncRecv + AsyncSend + 'static>(
     wrap: impl Fn(TcpStream) -> S,
 ) -> io::Result<()> {
@@ -182,7 +182,7 @@ fn a_reader_that_takes_queued_bytes_is_not_silent() {
         client.send(text.clone()).await?;
         client.shutdown().await?;
         let mut got = Vec::new();
-        // Everything had been accepted when the first part is read.
+        // Everything has been accepted before the first part is read.
         for part in [4000, 4000] {
             sleep(LIMIT * 8 / 10).await;
             got.extend_from_slice(&server.recv_exact(part).await?);

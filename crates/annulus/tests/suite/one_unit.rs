@@ -21,9 +21,9 @@ use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::time::Duration;
 
-/// Calls of each function in a row.
+/// Number of calls of each function in a row.
 const CALLS: u32 = 3;
-/// Only turns a hang into a failure, since timers still fire when a task spins.
+/// Time limit that turns a hang into a failure. Timers fire even while a task spins.
 const DEADLINE: Duration = Duration::from_secs(60);
 
 fn builder(driver: DriverChoice) -> Builder {

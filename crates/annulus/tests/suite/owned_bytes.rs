@@ -202,13 +202,14 @@ fn leases_are_sent_and_written_without_a_copy() {
 #[test]
 fn pages_of_a_file_are_sent_without_a_copy() {
     on_each_driver(async || {
-        // More than is read and queued, and as much as the socket accepts at once.
+        // Number of bytes: too many to be read and queued, and few enough for the socket to accept
+        // at once.
         const LEN: usize = 40_000;
         let text = pattern(LEN);
         let scratch = Scratch::new();
         std::fs::write(&scratch.0, &text)?;
         let (mut client, mut server) = pair().await?;
-        // Read on the loop, even if the device was slow lately.
+        // The file is read on the loop, even if the device was slow lately.
         let inline = OpenOptions::new().read(true).policy(Policy::Inline);
         let mut file = inline.open(&scratch.0).await?;
         let before = counted();

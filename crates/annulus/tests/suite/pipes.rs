@@ -277,7 +277,7 @@ fn named_pipes_are_opened_without_waiting() {
 
 #[test]
 fn pipes_dropped_in_use_leave_nothing_open() {
-    // Descriptors belong to the whole process.
+    // The test needs a process of its own, since descriptors belong to the whole process.
     if !rerun::is_alone(rerun!(pipes_dropped_in_use_leave_nothing_open)) {
         return;
     }
@@ -301,7 +301,7 @@ fn pipes_dropped_in_use_leave_nothing_open() {
 
 #[test]
 fn a_runtime_ends_with_pipes_in_use() {
-    // Descriptors belong to the whole process.
+    // The test needs a process of its own, since descriptors belong to the whole process.
     if !rerun::is_alone(rerun!(a_runtime_ends_with_pipes_in_use)) {
         return;
     }

@@ -36,7 +36,7 @@ fn shutdown_drops_every_waiting_task() {
         let counts = CountsDrop(dropped.clone());
         spawn(async move { _ = (std::future::pending::<()>().await, counts) });
         yield_now().await;
-        // Not polled before the end.
+        // This task is not polled before the end.
         let counts = CountsDrop(dropped.clone());
         spawn(async move { drop(counts) });
         Ok(())
@@ -53,7 +53,7 @@ fn halves_that_outlive_the_runtime_return_errors() {
 
 #[test]
 fn shutdown_sends_accepted_bytes() {
-    // More than the socket buffers hold.
+    // Sends more than the socket buffers hold.
     let big = pattern(32 << 20);
     let expected = big.clone();
     let reader = run(async move {
@@ -137,7 +137,7 @@ fn a_task_that_panics_ends_alone() {
         assert!(error.to_string().contains("on purpose"), "{error}");
         assert_eq!(error.into_panic().downcast_ref::<&str>(), Some(&"on purpose"));
         assert_eq!(fine.await.unwrap(), 7);
-        // A detached task too.
+        // A panic of a detached task is contained too.
         drop(spawn(async { panic!("on purpose, detached") }));
         yield_now().await;
         pair().await.map(drop)

@@ -14,7 +14,7 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::time::Duration;
 
-/// Far longer than a datagram takes.
+/// Time limit, far longer than a datagram takes.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Sends segments that must all arrive in order, although the device refuses them.
@@ -130,7 +130,7 @@ fn own_network(mtu: i32) -> io::Result<()> {
     // SAFETY: the descriptor is open, and the request outlives the call.
     check(unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFMTU as _, &raw const request) })?;
     request.ifr_ifru.ifru_flags = libc::IFF_UP as libc::c_short;
-    // SAFETY: as above.
+    // SAFETY: the descriptor is open, and the request outlives the call.
     check(unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFFLAGS as _, &raw const request) })
 }
 

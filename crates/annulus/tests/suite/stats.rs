@@ -44,7 +44,7 @@ fn another_thread_gets_the_stats() {
 fn after_the_end_there_are_no_stats() {
     let runtime = Runtime::new().unwrap();
     let handle = runtime.handle();
-    // Asked at about the time of the end, so the answer is an error.
+    // Another thread asks at about the time of the end, so the answer is an error.
     let (sender, receiver) = std_channel();
     let asking = {
         let handle = handle.clone();

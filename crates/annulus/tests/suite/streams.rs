@@ -68,7 +68,7 @@ fn intervals_tick_as_a_stream() {
     .unwrap();
 }
 
-/// As shown in the documentation.
+/// The documentation shows this way of accepting connections.
 #[test]
 fn connections_arrive_as_a_stream() {
     run(async {
@@ -93,7 +93,7 @@ fn signals_arrive_as_a_stream() {
     });
 }
 
-/// As shown in the guide: a loop over several sources, which ends when its token is cancelled.
+/// The guide shows this loop over several sources, which ends when its token is cancelled.
 #[test]
 fn futures_select_works_over_streams_futures_and_a_token() {
     run(async {

@@ -28,7 +28,7 @@ const _: () =
 
 #[test]
 fn shared_bytes_return_from_another_thread() {
-    // 4 buffers, and far more messages: all buffers must come back.
+    // There are 4 buffers and far more messages, so all buffers must come back.
     common::run_on(Runtime::builder().recv_buffers(4096, 4), async {
         let (mut client, mut server) = pair().await?;
         let (sender, receiver) = mpsc::channel::<SharedBytes>();

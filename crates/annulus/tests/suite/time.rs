@@ -151,7 +151,7 @@ fn an_interval_that_is_too_late_to_count_keeps_its_rhythm() {
     let late: io::Result<()> = simulate_on(&sim, Runtime::builder(), async {
         let mut ticks = interval(MS).missed_ticks(MissedTicks::Skip);
         let first = ticks.tick().await;
-        // Late by `u32::MAX` periods, and then by more.
+        // The ticks are late by `u32::MAX` periods, and then by more.
         for periods in [u64::from(u32::MAX), 1 << 33] {
             let now = Instant::now();
             // One more period, since the tick after the last one was not late yet.
@@ -169,7 +169,7 @@ fn an_interval_that_is_too_late_to_count_keeps_its_rhythm() {
 
 #[test]
 fn signals_are_awaited() {
-    // The smallest budget, with which every other wait has to finish too.
+    // With the smallest budget, each of the other waits has to finish too.
     run_on(Runtime::builder().task_budget(1), async {
         let mut caught = signals(&[Signal::SIGINT, Signal::SIGTERM])?;
         for (send, expected) in [(15, Signal::SIGTERM), (2, Signal::SIGINT), (15, Signal::SIGTERM)]

@@ -57,7 +57,7 @@ fn two_turns_per_tenth_of_a_second_are_timed() {
         let began = Instant::now();
         run_on(builder.measure(true), async {
             for _ in 0..10 {
-                // Dropped with the runtime.
+                // These tasks are dropped with the runtime.
                 drop(spawn(async {
                     loop {
                         yield_now().await;

@@ -76,7 +76,7 @@ fn a_task_that_ends_early_has_its_id_to_the_end() {
         assert!(task.await.unwrap_err().is_cancelled());
         assert_eq!(noted.get(), Some(known));
 
-        // The id after a panic, and the id of a task in a `JoinSet`.
+        // The id is also known after a panic, and for a task in a `JoinSet`.
         let panics = spawn(async {
             if true {
                 panic!("on purpose")

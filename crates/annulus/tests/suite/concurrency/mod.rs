@@ -1,4 +1,4 @@
-//! Many tasks at once: sets of them, and aborts.
+//! Sets of tasks, task ids and aborts.
 
 mod abort;
 mod id;
@@ -30,7 +30,7 @@ impl Drop for Counted {
     }
 }
 
-/// Never ends by itself.
+/// Holds a value forever.
 async fn hold(_held: Counted) {
     std::future::pending::<()>().await;
 }

@@ -137,7 +137,8 @@ pub(crate) async fn the_directions_are_independent() -> io::Result<()> {
     }
     assert_eq!(written.await?, 4);
     drop(other);
-    // The remaining byte, then the end: a reset, since the other side has not read everything.
+    // Reads the remaining byte, then the end. The end is a reset, since the other side has not read
+    // everything.
     assert_eq!(one.async_io(Interest::Readable, |mut fd| fd.read(&mut [0; 9])).await?, 1);
     let end = one.async_io(Interest::Readable, |mut fd| fd.read(&mut [0; 9])).await;
     assert_eq!(end.unwrap_err().kind(), ErrorKind::ConnectionReset);
@@ -208,7 +209,7 @@ pub(crate) async fn a_replaced_descriptor_is_closed_and_affects_no_other() -> io
     peer.send("to the stream").await?;
     assert_eq!(&*stream.recv_exact(13).await?, b"to the stream");
     drop(other);
-    // The first stream's end.
+    // The first stream has ended.
     watch.readable().await?.clear_ready();
     drop(watch.into_inner());
     peer.send("and again").await?;
@@ -301,7 +302,7 @@ pub(crate) async fn timers_and_pipes_are_awaited() -> io::Result<()> {
     let watch = AsyncFd::new(reading)?;
     AsyncFd::new(writing.as_fd())?.writable().await?.clear_ready();
     drop(writing);
-    // The end, with nothing to read.
+    // The pipe has ended, so it is readable although there is nothing to read.
     watch.readable().await?.clear_ready();
     let (_sender, receiver) = pipe::pipe()?;
     let watch = AsyncFd::new(receiver.as_fd())?;
@@ -330,7 +331,7 @@ pub(crate) async fn packets_of_a_connection_keep_their_ends() -> io::Result<()> 
             }
         }
     });
-    // More than the socket can hold.
+    // Sends more packets than the socket can hold.
     for len in 1..1500 {
         let packet = vec![7; len];
         let send = |fd: &OwnedFd| Ok(send(fd, &packet, SendFlags::NOSIGNAL)?);
@@ -358,7 +359,7 @@ pub(crate) async fn the_end_of_a_runtime_ends_a_wait() -> io::Result<()> {
         let text = wait.map(drop).unwrap_err().to_string();
         assert!(text.contains("has ended"), "{text}");
         assert!(would_block(watch.try_io(Interest::Readable, |fd| take(fd))));
-        // The descriptor is unchanged.
+        // The descriptor is still open.
         let mut polled = [PollFd::new(watch.get_ref(), PollFlags::OUT)];
         assert_eq!(poll(&mut polled, None)?, 1);
         assert_ne!(read(&*watch, &mut [0; 1]), Err(Errno::BADF));

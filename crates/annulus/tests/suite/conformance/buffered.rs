@@ -208,7 +208,7 @@ pub(crate) async fn received_bytes_are_taken_without_waiting() -> io::Result<()>
     Ok(())
 }
 
-/// A task that polled is woken, although another call has taken nothing since.
+/// A task that has polled is still woken if another call then takes nothing.
 pub(crate) async fn taking_nothing_leaves_a_waiting_task_its_wake() -> io::Result<()> {
     let (mut client, server) = pair().await?;
     let server = std::rc::Rc::new(std::cell::RefCell::new(server));

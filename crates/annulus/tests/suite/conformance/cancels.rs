@@ -7,7 +7,7 @@ use annulus::{JoinHandle, spawn};
 use std::io;
 use std::time::Duration;
 
-/// Bytes to send: many times the bounds and the buffers of the smallest network.
+/// Number of bytes to send: many times the bounds and the buffers of the smallest network.
 const LEN: usize = 300_000;
 
 /// Returns waits from zero to longer than any operation takes.

@@ -129,7 +129,7 @@ pub(crate) async fn a_thousand_connections_echo() -> io::Result<()> {
     Ok(())
 }
 
-/// Clients that each wait for an answer and disconnect, on listeners that share a limit.
+/// The listeners share a limit. Each client waits for an answer and disconnects.
 pub(crate) async fn a_limit_applies_across_several_listeners() -> io::Result<()> {
     let limit = ConnectionLimit::new(3);
     let mut clients = Vec::new();
@@ -155,7 +155,7 @@ pub(crate) async fn a_limit_applies_across_several_listeners() -> io::Result<()>
     for client in clients {
         client.await.expect("the task panicked")?;
     }
-    // The servers receive the end of the last connections.
+    // Waits until the servers have received the end of the last connections.
     while limit.open() > 0 {
         sleep(Duration::from_millis(1)).await;
     }
@@ -210,7 +210,7 @@ pub(crate) async fn an_address_is_free_at_once_for_another_socket() -> io::Resul
     let mut socket = UdpSocket::bind("127.0.0.1:0")?;
     let (address, datagrams) = (listener.local_addr()?, socket.local_addr()?);
     for waits in [true, false, true] {
-        // In the same turn, and with an operation in flight from an earlier one.
+        // Drops both handles in the turn of their first operation, and then in a later turn.
         for later in [false, true] {
             assert!(touch(listener.accept()).is_none());
             assert!(touch(socket.recv_from()).is_none());

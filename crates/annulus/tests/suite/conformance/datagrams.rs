@@ -235,7 +235,7 @@ enum Way {
     Owned,
     Lease,
     Copied,
-    /// Large enough for its own system call.
+    /// The datagram is large enough for its own system call.
     Direct,
 }
 
@@ -260,7 +260,7 @@ pub(crate) async fn datagrams_queued_after_another_leave_without_further_events(
                 let first = receiver.recv().await?.len();
                 io::Result::Ok([first, receiver.recv().await?.len()])
             });
-            // The receive is armed, so it causes no event that makes the loop turn.
+            // The receive is already armed, so starting it causes no event.
             annulus::yield_now().await;
             for (way, lease) in [first, second].into_iter().zip(leases) {
                 match way {

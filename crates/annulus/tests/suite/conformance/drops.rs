@@ -18,7 +18,7 @@ pub(crate) async fn an_unpolled_send_sends_nothing() -> io::Result<()> {
 }
 
 pub(crate) async fn a_dropped_stream_sends_accepted_bytes() -> io::Result<()> {
-    // Dropped at once, after a turn, and with a pending receive.
+    // The stream is dropped at once, after a turn, and with a pending receive.
     for stage in 0..3 {
         let (mut client, mut server) = pair().await?;
         let text = pattern(400_000);
@@ -70,7 +70,7 @@ pub(crate) async fn a_dropped_listener_closes_unclaimed_connections() -> io::Res
         Ok(end) => assert!(end.is_none()),
         Err(e) => assert_eq!(e.kind(), ErrorKind::ConnectionReset),
     }
-    // An accepted one stays open, and the port is closed.
+    // An accepted connection stays open, and the port is closed.
     server.send("alive").await?;
     assert_eq!(receive(&mut kept, 5).await?, b"alive");
     let error = TcpStream::connect(address).await.unwrap_err();

@@ -284,7 +284,7 @@ pub(crate) async fn a_chain_passes_bytes_and_ends() -> io::Result<()> {
 pub(crate) async fn a_ring_of_copies_passes_a_message_around() -> io::Result<()> {
     let ((mut one, mut two), (mut three, mut four)) = (pair().await?, pair().await?);
     two.send("round").await?;
-    // From `one` to `three`, from `four` to `two`, and round again, up to a limit.
+    // Bytes go from `one` to `three`, from `four` to `two`, and round again, up to a limit.
     let there = spawn(async move {
         let copied = copy_bidirectional(&mut one, &mut three).limits(5000, 0).await;
         // The last message comes round to `one`, perhaps in pieces. If `one` were closed, it would

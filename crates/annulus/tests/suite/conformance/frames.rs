@@ -220,7 +220,8 @@ pub(crate) async fn one_function_serves_all_streams() -> io::Result<()> {
     let mut servers =
         vec![spawn(echo_frames(tcp_server)), spawn(echo_frames(Box::new(unix_server)))];
     let mut clients: Vec<Box<dyn AsyncStream>> = vec![Box::new(tcp_client), Box::new(unix_client)];
-    // Streams of other crates, such as a TLS session: over our streams, and within the program.
+    // Streams of other crates, such as TLS sessions, work too: over a stream of this crate, and
+    // within the program.
     let (client, server) = pair().await?;
     servers.push(spawn(echo_frames(FromTokio::new(BufStream::with_capacity(100, 100, server)))));
     let by_futures = BufReader::with_capacity(100, client.compat());

@@ -8,7 +8,8 @@ use annulus::{Builder, Counters, MemoryLimit, counters, spawn};
 use std::io;
 use std::time::Duration;
 
-/// Streams that are read late, and the bytes sent to each: together several times the limit.
+/// Number of streams that are read late, and of bytes sent to each: together several times the
+/// limit.
 const STREAMS: usize = 24;
 const BYTES: usize = 200_000;
 const PINGS: u8 = 20;
@@ -26,7 +27,7 @@ fn text(stream: usize) -> Vec<u8> {
     pattern(BYTES + 7 * stream).split_off(7 * stream)
 }
 
-/// Sends a text in pieces, and ends.
+/// Sends a text in pieces, and shuts down.
 async fn write(client: TcpStream, stream: usize) -> io::Result<RecvHalf> {
     let (receiving, mut sending) = client.split();
     for piece in text(stream).chunks(10_000) {

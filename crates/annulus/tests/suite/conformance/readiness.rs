@@ -164,7 +164,7 @@ pub(crate) async fn datagrams_are_taken_by_readiness() -> io::Result<()> {
     let mut seen = [false; COUNT];
     let mut sent = 0;
     while seen.contains(&false) {
-        // Twenty at a time, so that no queue overflows.
+        // Sends twenty at a time, so that no queue overflows.
         for n in sent..COUNT.min(sent + 20) {
             client.writable().await?;
             client.try_send(&n.to_ne_bytes(), &Transmit::to(to))?;

@@ -39,7 +39,7 @@ pub(crate) async fn everything_may_be_in_flight() -> io::Result<()> {
     Ok(())
 }
 
-/// Two runtimes of a mode, and one after them, on one thread.
+/// Runs two runtimes of a mode at once on one thread, and one after them.
 pub(crate) fn side_by_side(mode: Mode) {
     if !mode.is_available() {
         return;

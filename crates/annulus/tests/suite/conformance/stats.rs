@@ -25,7 +25,8 @@ pub(crate) async fn stats_count_open_resources() -> io::Result<()> {
     let buffers = sockets.datagram_buffers.expect("no pool of datagram buffers");
     assert!(buffers.count > 0 && buffers.size > 0 && buffers.lent == 0);
     drop((client, server, socket));
-    // Operations in flight are cancelled first. The pair's listener was dropped too.
+    // Resources count until their operations in flight have been cancelled. The pair's listener was
+    // dropped too.
     let is_open = |Stats { resources, .. }: Stats| {
         resources.streams + resources.listeners + resources.datagram_sockets > 0
     };

@@ -103,7 +103,7 @@ pub(crate) async fn two_thousand_single_bytes_are_echoed() -> io::Result<()> {
         client.send(vec![*byte]).await?;
     }
     assert!(receive(&mut client, 2000).await? == sent);
-    // One byte at a time, each echoed before the next.
+    // Sends one byte at a time, each after the echo of the previous one.
     for byte in &sent {
         client.send(vec![*byte]).await?;
         assert_eq!(receive(&mut client, 1).await?, [*byte]);

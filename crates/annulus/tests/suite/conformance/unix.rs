@@ -18,7 +18,7 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-/// Far longer than a datagram takes.
+/// Time limit, far longer than a datagram takes.
 const DEADLINE: Duration = Duration::from_secs(20);
 
 /// A path for this test only, removed at the end.
@@ -322,14 +322,14 @@ pub(crate) async fn a_slow_receiver_blocks_its_sender() -> io::Result<()> {
     sender.drain().await
 }
 
-/// Only on Linux, where the peer is a process.
+/// Only on Linux: the peer of a simulated socket is no process.
 pub(crate) async fn each_end_knows_the_process_of_the_other() -> io::Result<()> {
     let (one, other) = UnixStream::pair()?;
     for stream in [&one, &other] {
         assert_eq!(stream.peer_cred()?.pid, std::process::id());
         match stream.peer_pidfd() {
             Ok(process) => assert!(names_this_process(&process)?),
-            // Before Linux 6.5.
+            // Linux before 6.5 does not have the option.
             Err(error) => assert!(error.to_string().contains("os error 92"), "{error}"),
         }
     }
@@ -433,8 +433,8 @@ pub(crate) async fn descriptors_that_are_not_taken_are_closed() -> io::Result<()
         readers.push(reader);
         Ok(vec![writer.into()])
     };
-    // Descriptors received by a plain receive, received but not taken, in flight, and sent to
-    // sockets without the option.
+    // Sends descriptors that a plain receive takes, that nobody takes, that are still in flight,
+    // and that go to sockets without the option.
     let (mut one, mut other) = options.pair()?;
     one.send_with_descriptors("a", writer()?).await?;
     assert_eq!(&*other.recv().await?.expect("the stream ended too early"), b"a");
@@ -467,7 +467,7 @@ async fn closes(reader: &io::PipeReader) -> bool {
         let mut poll = libc::pollfd { fd: reader.as_raw_fd(), events: 0, revents: 0 };
         while poll.revents & libc::POLLHUP == 0 {
             annulus::time::sleep(Duration::from_millis(1)).await;
-            // SAFETY: one entry, which lives through the call.
+            // SAFETY: `poll` is one entry and outlives the call.
             unsafe { libc::poll(&raw mut poll, 1, 0) };
         }
     };

@@ -15,7 +15,7 @@ fn bound_to_the_longest_path(kind: libc::c_int) -> (OwnedFd, TestPath) {
     let short = TestPath::new();
     let mut path = short.0.as_os_str().as_bytes().to_vec();
     path.resize(108, b'x');
-    // SAFETY: the calls take numbers and an address that outlives them, whose length is given.
+    // SAFETY: the calls take numbers, and an address of the given length that outlives them.
     let fd = unsafe {
         let mut address: libc::sockaddr_un = std::mem::zeroed();
         address.sun_family = libc::AF_UNIX as u16;

@@ -6,7 +6,7 @@ use annulus::net::TcpStream;
 use annulus::{Counters, Lease, spawn};
 use std::io::{self, ErrorKind, IoSlice};
 
-/// More than the bound and the kernel can hold.
+/// Number of bytes: more than the bound and the kernel can hold.
 const LARGE: usize = 8 << 20;
 
 pub(crate) async fn written_bytes_leave_without_further_polls() -> io::Result<()> {
@@ -134,7 +134,7 @@ pub(crate) async fn large_writes_go_to_the_kernel_at_once() -> io::Result<()> {
 pub(crate) fn went_directly(mode: Mode, counters: &Counters) {
     let Counters { direct_sends, copied_bytes, .. } = *counters;
     if mode.is_simulated() {
-        // A simulated network's buffers may hold less.
+        // A simulated network's buffers may accept less at once.
         assert!(direct_sends >= 10);
     } else {
         assert_eq!(
@@ -183,7 +183,7 @@ pub(crate) async fn bytes_queued_after_a_small_send_leave_without_further_events
                 leases.extend(other.recv().await?);
             }
             let waits = spawn(async move { (receive(&mut server, 3).await, server) });
-            // The receive is armed, so it causes no event that makes the loop turn.
+            // The receive is already armed, so starting it causes no event.
             annulus::yield_now().await;
             for (way, lease) in [first, second, third].into_iter().zip(leases) {
                 queue(&mut client, way, b'l', lease)?;

@@ -73,11 +73,12 @@ fn an_unchanged_file_stays_open_and_a_changed_one_is_opened_again() {
         assert!(Rc::ptr_eq(&files.open("file").await?, &first));
         assert_eq!(files.open("file").await?.file().as_raw_fd(), number);
         assert_eq!((files.stats().hits, files.stats().misses, files.stats().checks), (2, 1, 2));
-        // Changed in place, with the same length: the modification time shows the change.
+        // The file is changed in place, with the same length: the modification time shows the
+        // change.
         write("two", 20)?;
         let second = files.open("file").await?;
         assert_eq!((content(&second).await?, second.metadata().modified()), ("two".into(), at(20)));
-        // Changed in place, to another length, with the same time.
+        // The file is changed in place, to another length, with the same time.
         write("three", 20)?;
         assert_eq!(files.open("file").await?.metadata().len(), 5);
         assert_eq!(files.stats().misses, 3);
@@ -150,7 +151,7 @@ fn no_path_leads_out_of_the_directory() {
             assert_eq!(error.kind(), ErrorKind::PermissionDenied, "{outside}: {error}");
             assert!(error.to_string().contains("leads out"), "{error}");
         }
-        // A link whose target changes between two uses.
+        // The target of a link changes between two uses.
         files.set_valid_for(Duration::ZERO);
         std::fs::remove_file(place.join("public/sub/in"))?;
         symlink("../../secret", place.join("public/sub/in"))?;
@@ -304,7 +305,7 @@ async fn without_descriptors(place: Place) -> io::Result<()> {
 
 #[test]
 fn open_files_are_found_without_a_free_descriptor() {
-    // Needs a process of its own, since descriptors belong to the whole process.
+    // The test needs a process of its own, since descriptors belong to the whole process.
     if rerun::is_alone(rerun!(open_files_are_found_without_a_free_descriptor)) {
         with_few_descriptors(without_descriptors);
     }

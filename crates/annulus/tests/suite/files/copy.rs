@@ -18,7 +18,7 @@ use std::sync::LazyLock;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-/// More than the socket buffers of both ends hold.
+/// Number of bytes: more than the socket buffers of both ends hold.
 const LEN: usize = 12_000_000;
 
 fn pattern() -> &'static [u8] {
@@ -27,7 +27,7 @@ fn pattern() -> &'static [u8] {
     &PATTERN
 }
 
-/// A file of the pattern, and a pair of connected streams.
+/// Returns a file with the pattern, and a pair of connected streams.
 async fn set_up(place: &Place) -> io::Result<(File, TcpStream, TcpStream)> {
     fs::write(place.join("from"), pattern()).await?;
     let listener = TcpListener::bind("127.0.0.1:0")?;
@@ -290,8 +290,8 @@ fn a_copy_to_a_lost_peer_raises_no_signal() {
     use std::sync::Arc;
     use std::sync::atomic::{AtomicBool, Ordering};
 
-    // Needs a process of its own, since signals belong to the whole process and other tests write
-    // to pipes without a reader.
+    // The test needs a process of its own, since signals belong to the whole process and other
+    // tests write to pipes without a reader.
     if !rerun::is_alone(rerun!(a_copy_to_a_lost_peer_raises_no_signal)) {
         return;
     }

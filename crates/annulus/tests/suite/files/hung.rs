@@ -23,7 +23,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// Number of calls of each kind, which is the number of threads per mount.
 const EACH: usize = 8;
 
-/// Every call on a path.
+/// Starts a task for each kind of call on a path.
 fn every_call(path: PathBuf, local: PathBuf) -> Vec<JoinHandle<()>> {
     macro_rules! calls {
         ($($call:expr),* $(,)?) => {
@@ -183,7 +183,7 @@ fn shutdown_does_not_wait_for_a_call_that_hangs() {
         let Some((mounted, hung)) = runtime.block_on(hung_calls(&place)) else { return };
         let began = Linux.now();
         drop((hung, runtime));
-        // Cancelled operations that must end have two seconds.
+        // The end waits at most two seconds for cancelled operations that must complete.
         let took = Linux.now() - began;
         assert!(took < Duration::from_secs(2), "{mode:?}: {took:?}");
         drop(mounted);

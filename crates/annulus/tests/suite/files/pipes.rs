@@ -13,9 +13,9 @@ use std::pin::pin;
 use std::process::Command;
 use std::time::Duration;
 
-/// Longer than an open that does not have to wait.
+/// Time limit of an open that does not have to wait.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// More than a pipe holds.
+/// Number of bytes: more than a pipe holds.
 const LEN: usize = 200_000;
 
 fn make_pipe(path: &Path) {

@@ -53,7 +53,7 @@ fn a_kernel_copy_of_zero_bytes_is_not_the_end() {
     if !rerun::is_alone(rerun!(a_kernel_copy_of_zero_bytes_is_not_the_end)) {
         return;
     }
-    // After a first call of 16 MiB.
+    // Calls after the first one, which copies 16 MiB, return 0.
     deny_with(libc::SYS_copy_file_range, 0, 4, 2 * MIB as u32);
     everywhere(|place| async move {
         let text = pattern(20 * MIB);
@@ -96,7 +96,7 @@ fn a_sendfile_of_zero_bytes_is_not_the_end() {
     if !rerun::is_alone(rerun!(a_sendfile_of_zero_bytes_is_not_the_end)) {
         return;
     }
-    // After two calls of 1 MiB each.
+    // Calls after the first two, which send 1 MiB each, return 0.
     deny_with(libc::SYS_sendfile, 0, 3, MIB as u32 / 2);
     everywhere(|place| async move {
         let text = pattern(2 * MIB + MIB / 2);

@@ -198,7 +198,7 @@ fn copies_also_set_the_permissions_of_an_existing_file() {
     everywhere(|place| async move {
         let (from, to) = (place.join("from"), place.join("to"));
         fs::write(&from, b"all").await?;
-        // More than a umask would allow.
+        // The mode has more permissions than a umask would allow.
         fs::set_permissions(&from, PermissionsExt::from_mode(0o666)).await?;
         fs::write(&to, b"before").await?;
         fs::set_permissions(&to, PermissionsExt::from_mode(0o600)).await?;

@@ -1,4 +1,4 @@
-//! Programs that use their network, fail or panic, and what remains of a run.
+//! Programs that use their network, fail or panic, and what is left after a run.
 
 use super::{SECOND, echo};
 use annulus::Runtime;

@@ -65,7 +65,8 @@ fn an_uncaught_signal_ends_the_program_until_it_is_restarted() -> io::Result<()>
         stream.send("y").await?;
         assert_eq!(&*stream.recv_exact(1).await?, b"y");
         sends.signal("server", Signal::SIGTERM)?;
-        // The host's kernel closes the connection, so that none stays half-open as after a crash.
+        // The host's kernel closes the connection. After a crash, the connection would stay
+        // half-open.
         assert!(
             stream.recv().await.is_ok_and(|lease| lease.is_none()) || stream.recv().await.is_err()
         );
@@ -169,7 +170,7 @@ fn a_graceful_shutdown_loses_no_line_under_faults() {
             sends.calm();
             sleep(2 * SECOND).await;
             stream.send("last\n").await?;
-            // It has arrived, and its second of work has not ended.
+            // The line has arrived, and its second of work has not ended.
             sleep(SECOND / 2).await;
             sends.signal("server", Signal::SIGTERM)?;
             sends.disturb(Disturbances { kinds, ..Disturbances::default() });

@@ -44,7 +44,7 @@ impl Drop for Again {
 
 #[test]
 fn futures_that_spawn_themselves_again_end() {
-    // Finite, so that a failure does not hang.
+    // The number is finite, so that a failure does not hang.
     const MANY: u64 = 1_000_000;
     for at_once in [1, 2] {
         everywhere(|mut stage| {

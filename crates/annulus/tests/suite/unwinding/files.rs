@@ -23,7 +23,7 @@ unsafe impl IoBuf for PanickingBuf {
     }
 }
 
-// SAFETY: as above.
+// SAFETY: the vector owns the bytes, which stay in place when it moves.
 unsafe impl IoBufMut for PanickingBuf {
     fn as_mut_ptr(&mut self) -> *mut u8 {
         self.0.as_mut_ptr()

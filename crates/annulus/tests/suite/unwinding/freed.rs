@@ -16,7 +16,7 @@ use std::time::Duration;
 /// The byte that is sent, and the byte written to reused memory.
 const SENT: u8 = 0x11;
 const REUSED: u8 = 0xEE;
-/// Small enough to come from the heap and not from a mapping of its own.
+/// Number of bytes, small enough that they come from the heap and not from a mapping of their own.
 const PIECE: usize = 64 << 10;
 
 /// Sends to a peer that does not read, until nothing more is accepted.
@@ -91,7 +91,7 @@ fn a_waker_whose_drop_panics_frees_nothing_that_the_kernel_reads() {
         let waker = waker_of(PanicsOnDrop::default());
         assert!(poll_with(pin!(stream.recv()), &waker).is_pending());
         drop(waker);
-        // Outlives the runtime, so that the waker is dropped at the very end.
+        // The stream outlives the runtime, so that the waker is dropped at the very end.
         stream
     });
 }

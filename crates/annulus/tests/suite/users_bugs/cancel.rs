@@ -40,7 +40,7 @@ fn tokio_7979_a_cancelled_open_leaks_descriptors() {
             }
             drop(listener);
             sleep(Duration::from_secs(60)).await;
-            // Long afterwards, only the ring is open.
+            // After this time, only the ring is open.
             assert_eq!(sim.open_descriptors(), 1, "seed {seed}: {:?}", sim.leftovers());
             Ok(())
         });

@@ -44,7 +44,7 @@ fn glommio_118_borrowed_read_unsound() {
         let (mut stream, mut peer) = pair().await?;
         peer.send("kept").await?;
         let kept: Lease = owns(stream.recv().await?.expect("the stream ended too early"));
-        // Far more than the pool holds: every other buffer is reused many times.
+        // Receives far more than the pool holds, so that every other buffer is reused many times.
         let rest = pattern(1 << 20);
         let sender = spawn({
             let rest = rest.clone();
