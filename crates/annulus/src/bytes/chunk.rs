@@ -199,7 +199,7 @@ impl Chunk {
     #[inline]
     pub(crate) fn retire(self, spares: &mut Spares, deferred: &mut DeferredDrops) {
         match self.0 {
-            // The common case first.
+            // Handles the common case first.
             ChunkRepr::Lease(lease) => drop(lease),
             other => Self(other).retire_other(spares, deferred),
         }
@@ -339,7 +339,7 @@ impl AsRef<[u8]> for Chunk {
     #[inline]
     fn as_ref(&self) -> &[u8] {
         match &self.0 {
-            // The common case first.
+            // Handles the common case first.
             ChunkRepr::Lease(bytes) => bytes,
             _ => self.bytes_of_other(),
         }

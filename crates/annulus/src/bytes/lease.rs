@@ -55,7 +55,7 @@ stays!(Send Lease);
 
 /// The owner that keeps the memory of a lease alive.
 enum LeaseOwner {
-    /// Only while a lease is being split.
+    /// A placeholder while a lease is being split.
     Nothing,
     /// A buffer of the pool, or a part of one.
     Lent(Lent),
