@@ -1,51 +1,60 @@
 //! A chat over three shards. Run `cargo run --release -p annulus --example chat -- 127.0.0.1:7000`,
 //! then `nc 127.0.0.1 7000` several times.
 //!
-//! A line from one client reaches all other clients on all shards, and is copied once. The room is
-//! a channel of `tokio::sync`, which also works between shards of annulus. Limits: one client per
-//! available descriptor, and further clients wait; 4 KiB per line. A client is disconnected if it
-//! is 256 messages or ten seconds behind, or if it has vanished. A silent client stays. SIGINT and
-//! SIGTERM end the server.
+//! A line from one client reaches all other clients on all shards, and is copied once. Each shard
+//! has a group of its clients, and a channel takes a line to each other shard. No task is woken for
+//! a client that hears. Limits: one client per available descriptor, and further clients wait;
+//! 4 KiB per line. A client that does not read is reset once 64 KiB are waiting for it, and one
+//! that has vanished is disconnected. A silent client stays. SIGINT and SIGTERM end the server.
 
-use annulus::SharedBytes;
 use annulus::io::AsyncRecv;
-use annulus::net::{KeepAlive, ListenOptions, TcpStream};
-use annulus::shards::{ShardedListener, Spread};
+use annulus::net::{KeepAlive, ListenOptions, SendGroup, SlowMembers, TcpStream};
+use annulus::shards::{Receiver, Sender, ShardedListener, Spread, channel};
 use annulus::signal::until_terminated;
-use annulus::time::timeout;
-use futures_util::future::select;
+use annulus::{SharedBytes, shards};
 use std::io;
 use std::net::SocketAddr;
-use std::pin::pin;
+use std::rc::Rc;
+use std::sync::Mutex;
 use std::time::Duration;
-use tokio::sync::broadcast;
 
 const SHARDS: usize = 3;
-/// How many messages may wait for a slow client, and how long sending one of them may take.
+/// Number of lines that may be on their way to a shard. Clients that say more wait.
 const QUEUE: usize = 256;
-const PATIENCE: Duration = Duration::from_secs(10);
+/// Number of bytes that may wait for a client that does not read.
+const BEHIND: usize = 64 * 1024;
 /// A vanished client is detected after 25 seconds without a byte.
 const KEEP_ALIVE: KeepAlive =
     KeepAlive { time: Duration::from_secs(10), interval: Duration::from_secs(5), retries: 3 };
 /// Maximum number of bytes per line.
 const LIMIT: usize = 4096;
 
-/// The sender's address, and the line.
-type Message = (SocketAddr, SharedBytes);
+/// What the clients of a shard need: their group, and the way to those of the other shards.
+struct Room {
+    here: SendGroup,
+    elsewhere: Vec<Sender<SharedBytes>>,
+}
 
 fn main() -> io::Result<()> {
     let address = std::env::args().nth(1).unwrap_or("127.0.0.1:7000".into());
     let (options, spread) = (ListenOptions::new().keepalive(KEEP_ALIVE), Spread::LeastConnections);
     let listener = ShardedListener::bind(address, &options, SHARDS, spread)?;
     eprintln!("listening on {}", listener.local_addr());
-    let (room, _) = broadcast::channel(QUEUE);
-    annulus::shards(SHARDS, async |shard| {
+    let (senders, receivers): (Vec<_>, Vec<_>) = (0..SHARDS).map(|_| channel(QUEUE)).unzip();
+    let receivers = Mutex::new(receivers.into_iter().map(Some).collect::<Vec<_>>());
+    shards(SHARDS, async |shard| {
+        let here = SendGroup::new(SlowMembers::Disconnect).limit(BEHIND);
+        let receiver = receivers.lock().expect("no panic")[shard.index()].take();
+        annulus::spawn(pass_on(receiver.expect("a shard has one index"), here.clone()));
+        let mut elsewhere = senders.clone();
+        elsewhere.remove(shard.index());
+        let room = Rc::new(Room { here, elsewhere });
         let mut listener = listener.open(&shard)?;
         let serves = async {
             while let Some((stream, mut peer)) = listener.accept().await? {
                 // A dual-stack socket reports IPv4 addresses in their IPv6 form.
                 peer.set_ip(peer.ip().to_canonical());
-                annulus::spawn(chat(stream, peer, room.clone(), room.subscribe()));
+                annulus::spawn(chat(stream, peer, room.clone()));
             }
             io::Result::Ok(())
         };
@@ -56,36 +65,24 @@ fn main() -> io::Result<()> {
     Ok(())
 }
 
-async fn chat(
-    stream: TcpStream,
-    peer: SocketAddr,
-    room: broadcast::Sender<Message>,
-    mut messages: broadcast::Receiver<Message>,
-) -> io::Result<()> {
-    let (mut from, mut to) = stream.split();
-    let says = async {
-        let mut lines = (&mut from).lines(LIMIT);
-        while let Some(line) = lines.next_line().await? {
-            _ = room.send((peer, SharedBytes::from(format!("{peer}: {line}\n").into_bytes())));
-        }
-        Ok(())
-    };
-    let hears = async {
-        loop {
-            // An error means that this client is too far behind.
-            let (from, message) = messages.recv().await.map_err(io::Error::other)?;
-            if from != peer {
-                timeout(PATIENCE, to.send(message)).await??;
-            }
-        }
-    };
-    let ended = select(pin!(says), pin!(hears)).await.factor_first().0;
-    if ended.is_err()
-        && let Ok(stream) = TcpStream::reunite(from, to)
-    {
-        // Discards queued messages for a client that does not read. Closing the stream would wait
-        // until they are sent.
-        stream.abort();
+/// Passes the lines of other shards on to the clients of this one.
+async fn pass_on(mut lines: Receiver<SharedBytes>, here: SendGroup) {
+    while let Some(line) = lines.recv().await {
+        here.send(line);
     }
-    ended
+}
+
+async fn chat(stream: TcpStream, peer: SocketAddr, room: Rc<Room>) -> io::Result<()> {
+    let (mut from, to) = stream.split();
+    let member = room.here.add(&to);
+    let mut lines = (&mut from).lines(LIMIT);
+    // A client that is disconnected because it does not read says nothing more.
+    while let Some(line) = lines.next_line().await? {
+        let line = SharedBytes::from(format!("{peer}: {line}\n").into_bytes());
+        room.here.send_except(line.clone(), member);
+        for shard in &room.elsewhere {
+            shard.send(line.clone()).await.map_err(io::Error::other)?;
+        }
+    }
+    Ok(())
 }

@@ -29,7 +29,7 @@ const MODES_FILE: &str = "modes";
 /// Entries of [`SERVES_FILE`] for programs that are not echo servers but contenders of `bench nop`,
 /// of `bench file` or of comparisons of programs, or counterparts of the examples. Each kind has a
 /// check script of its name beside the peers.
-const OTHER_KINDS: [&str; 4] = ["nop", "file", "programs", "examples"];
+const OTHER_KINDS: [&str; 5] = ["nop", "file", "programs", "examples", "writes"];
 
 /// The outcome of building a peer.
 #[derive(Clone, Debug, PartialEq, Eq)]

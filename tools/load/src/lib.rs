@@ -50,6 +50,7 @@ mod warnings;
 
 pub mod clock;
 pub mod compare;
+pub mod fan_out;
 #[doc(hidden)]
 pub mod fuzzing;
 pub mod idle;

@@ -11,7 +11,7 @@ use std::fmt;
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::task::{Context, Poll};
 
 /// The receiving half of a [`TcpStream`](super::TcpStream) or [`UnixStream`](super::UnixStream).
@@ -208,6 +208,11 @@ impl SendHalf {
         Self { handle, reunited: false }
     }
 
+    /// Returns a reference that does not keep the stream open.
+    pub(super) fn downgrade(&self) -> Weak<StreamHandle> {
+        Rc::downgrade(&self.handle)
+    }
+
     /// Queues a chunk, which is a [`Lease`](crate::Lease) or any owned bytes, and sends all of it.
     /// See [`TcpStream::send`](crate::net::TcpStream::send).
     ///
@@ -320,6 +325,15 @@ impl SendHalf {
     /// The errors of [`flush`](Self::flush).
     pub fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.handle.poll_flush(cx)
+    }
+
+    /// Sends the queued bytes now, by a system call of its own. See
+    /// [`TcpStream::push`](crate::net::TcpStream::push).
+    ///
+    /// # Errors
+    /// The error of this send or of an earlier one.
+    pub fn push(&mut self) -> io::Result<()> {
+        self.handle.push()
     }
 
     /// Waits until the kernel has taken all queued bytes. Cancel-safe.

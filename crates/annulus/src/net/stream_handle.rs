@@ -124,6 +124,16 @@ impl StreamHandle {
         SendFuture { handle: self, chunk: Some(chunk) }
     }
 
+    /// Looks the stream up and changes it.
+    pub(crate) fn with_stream<R>(
+        &self,
+        change: impl FnOnce(&mut Stream, &mut StreamResources, &mut LoopState) -> io::Result<R>,
+    ) -> io::Result<R> {
+        let inner = &mut *self.core.borrow_running()?;
+        let (stream, shared) = inner.streams.get(self.slot);
+        change(stream, shared, &mut inner.state)
+    }
+
     /// Queues a chunk once the send bound allows.
     pub(crate) fn poll_enqueue(
         &self,
@@ -222,7 +232,15 @@ impl StreamHandle {
     pub(crate) fn send_queued(&self) -> io::Result<bool> {
         let inner = &mut *self.core.borrow_running()?;
         let (stream, shared) = inner.streams.get(self.slot);
-        stream.send_queued(shared, &mut inner.state)
+        stream.send_queued(shared, &mut inner.state, true)
+    }
+
+    /// Sends the queued bytes at once, as far as the socket has space. The rest leaves later.
+    pub(super) fn push(&self) -> io::Result<()> {
+        self.with_stream(|stream, shared, state| {
+            stream.check_sent(state)?;
+            stream.send_queued(shared, state, false).map(drop)
+        })
     }
 
     /// Returns an empty buffer of the runtime. A chunk made by [`Chunk::copied`] gives it back once

@@ -378,6 +378,31 @@ impl TcpStream {
         self.handle.poll_flush(cx)
     }
 
+    /// Sends the queued bytes now, by a system call of its own, instead of at the end of the turn.
+    /// Bytes for which the socket has no space, or that follow an earlier send in flight, leave
+    /// later as usual. Never waits.
+    ///
+    /// This is for a reply that must not wait for the other tasks of the turn, about 100 µs.
+    /// Otherwise it wastes CPU time, because all sends of a turn share a call.
+    ///
+    /// ```
+    /// use annulus::net::UnixStream;
+    ///
+    /// # annulus::run(async {
+    /// let (mut stream, mut peer) = UnixStream::pair()?;
+    /// stream.send("urgent").await?;
+    /// stream.push()?;
+    /// assert_eq!(&*peer.recv().await?.unwrap(), b"urgent");
+    /// # std::io::Result::Ok(())
+    /// # }).unwrap();
+    /// ```
+    ///
+    /// # Errors
+    /// The error of this send or of an earlier one.
+    pub fn push(&mut self) -> io::Result<()> {
+        self.handle.push()
+    }
+
     /// Waits until the kernel has taken all queued bytes. Cancel-safe.
     ///
     /// # Errors

@@ -69,7 +69,7 @@ impl Core {
 
     #[cold]
     fn run_timed(&self, recorder: &Recorder) {
-        self.run_queue.run(MAX_TASKS_PER_TURN, recorder);
+        self.run_queue.run(MAX_TASKS_PER_TURN, recorder, || self.kernel.now());
     }
 
     /// Runs the ready tasks, including those that other threads have woken.
@@ -82,7 +82,9 @@ impl Core {
             return Err(stopped());
         }
         match self.timing() {
-            None => self.run_queue.run(MAX_TASKS_PER_TURN, &Unmeasured),
+            None => {
+                self.run_queue.run(MAX_TASKS_PER_TURN, &Unmeasured, || self.kernel.now());
+            }
             Some(recorder) => self.run_timed(recorder),
         }
         Ok(())

@@ -23,6 +23,16 @@ use std::time::Duration;
 /// two checks for events.
 pub(crate) const EVENT_INTERVAL: u32 = 61;
 
+/// How long a turn polls tasks before it sends what they have queued, about. The poll of a single
+/// task is not interrupted.
+const MAX_POLLING: Duration = Duration::from_micros(100);
+
+/// Number of polls in a turn for which the clock is not read.
+const UNTIMED_POLLS: usize = 16;
+
+/// Maximum number of polls between two readings of the clock.
+const MAX_POLLS_PER_READING: usize = 64;
+
 /// Number of recent polls for which the spawn location of the polled task is kept.
 const RECENT_POLLS: usize = 256;
 
@@ -197,13 +207,20 @@ impl RunQueue {
         tasks.into_iter().for_each(|task| self.take_in(task));
     }
 
-    /// Runs the tasks that are queued now, at most `budget` of them. Tasks that they wake wait for
-    /// the next turn. A panic ends only its own task.
+    /// Runs the tasks that are queued now, at most `budget` of them, and for about
+    /// [`MAX_POLLING`]. Tasks that they wake wait for the next turn. A panic ends only its own
+    /// task.
     #[inline]
-    pub(crate) fn run(&self, budget: usize, probe: &impl Probe) {
+    pub(crate) fn run(&self, budget: usize, probe: &impl Probe, now: impl Fn() -> Duration) {
         let count = self.len().min(budget);
+        let mut clock = (count > UNTIMED_POLLS).then(|| PollingClock::new(now()));
         probe.polls_begin();
-        for _ in 0..count {
+        for number in 0..count {
+            if let Some(clock) = &mut clock
+                && clock.is_over(number, &now)
+            {
+                break;
+            }
             let Some(task) = self.pop() else { break };
             probe.task_taken();
             self.poll_begins(Some(task.spawned_at()));
@@ -323,6 +340,35 @@ impl RunQueue {
     }
 }
 
+/// Decides when a turn has polled tasks for long enough. It reads the clock as often as the polls
+/// so far suggest.
+struct PollingClock {
+    began: Duration,
+    /// The number of the poll before which the clock is read.
+    next_reading: usize,
+}
+
+impl PollingClock {
+    fn new(began: Duration) -> Self {
+        Self { began, next_reading: UNTIMED_POLLS }
+    }
+
+    /// Returns true if no further poll fits into the time, before the poll with this number.
+    #[inline]
+    fn is_over(&mut self, number: usize, now: &impl Fn() -> Duration) -> bool {
+        number == self.next_reading && self.read(number, now())
+    }
+
+    #[inline(never)]
+    fn read(&mut self, number: usize, now: Duration) -> bool {
+        let elapsed = now.saturating_sub(self.began).as_nanos() as usize;
+        let left = (MAX_POLLING.as_nanos() as usize).saturating_sub(elapsed);
+        let polls = number * left / elapsed.max(1);
+        self.next_reading = number + polls.clamp(1, MAX_POLLS_PER_READING);
+        left == 0
+    }
+}
+
 /// Drops a future that was spawned while its runtime was ending.
 pub(crate) fn refuse<F>(future: F) {
     let before = REFUSED_FUTURES.get();
@@ -396,3 +442,33 @@ pub(crate) trait Probe {
 pub(crate) struct Unmeasured;
 
 impl Probe for Unmeasured {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns after how many polls of this duration a turn ends, and how often it reads the clock.
+    fn polls_of(duration: Duration) -> (usize, u32) {
+        let (mut clock, readings) = (PollingClock::new(Duration::ZERO), Cell::new(0));
+        let is_over = |number: usize, clock: &mut PollingClock| {
+            clock.is_over(number, &|| {
+                readings.set(readings.get() + 1);
+                duration * number as u32
+            })
+        };
+        let polls = (0..).find(|number| is_over(*number, &mut clock)).expect("it is over");
+        (polls, readings.get())
+    }
+
+    #[test]
+    fn a_turn_ends_after_a_time_whatever_the_polls_take() {
+        for (micros, polls, readings) in [(1, 100, 2), (5, 20, 2), (10, 16, 1), (100, 16, 1)] {
+            let (is, readings_are) = polls_of(Duration::from_micros(micros));
+            assert_eq!(is, polls, "polls of {micros} µs");
+            assert!(readings_are <= readings + 2, "{readings_are} readings");
+        }
+        let (polls, readings) = polls_of(Duration::from_nanos(100));
+        assert!((1000..=1064).contains(&polls), "{polls} polls");
+        assert!(readings <= 20, "{readings} readings");
+    }
+}

@@ -43,7 +43,7 @@ impl Owner {
 
     fn turn(&self) {
         self.run_queue.extend(self.remote.take());
-        self.run_queue.run(1024, &Unmeasured);
+        self.run_queue.run(1024, &Unmeasured, || Duration::ZERO);
     }
 
     /// Runs turns, and lets other threads run in between.

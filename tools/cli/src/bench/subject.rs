@@ -104,6 +104,9 @@ pub(super) fn server_comparison(
 impl Options {
     /// Applies rounds, precision and selection. A suite already has its rounds.
     fn adjust(&self, setup: &mut Setup, has_rounds: bool) -> Result<()> {
+        if self.quick && setup.loads.iter().any(|load| load.is_quick) {
+            setup.loads.retain(|load| load.is_quick);
+        }
         setup.select(&self.only)?;
         let needed = rounds_for(shared_miss(setup.loads.len())) as u64;
         let needed = if setup.sweep.is_some() { QUICK_SWEEP_ROUNDS } else { needed };

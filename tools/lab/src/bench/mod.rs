@@ -46,7 +46,8 @@ pub use metric::{
 };
 pub use record::{Outcome, Record};
 pub use report::{Footprint, NOT_MEASURED, PairComparison, Report, Row, SliceRow};
-pub use requests::{client_cpu, mean, p50, p99, p99_9, requests, with_ratio};
+pub(crate) use requests::SUBSCRIBER_BYTES_KEY;
+pub use requests::{client_cpu, mean, p50, p99, p99_9, requests, subscriber_bytes, with_ratio};
 pub use schedule::Slice;
 pub use summary::{Counts, Summary};
 pub use sweep::{Curve, CurvePoint, Kept, OfferedRates, Sweep, SweepLimit, SweepReport};

@@ -9,6 +9,9 @@ use super::warnings::CLIENT_CPU_SHARE;
 /// The maximum p99 of a winner, as a multiple of another contender's p99.
 const MAX_P99_RATIO: f64 = 1.1;
 
+/// The name of a number in a sample: the memory of the server per subscriber of a broadcast.
+pub(crate) const SUBSCRIBER_BYTES_KEY: &str = "subscriber_bytes";
+
 /// Returns the columns of a metric whose ratio is shown.
 pub fn with_ratio() -> Vec<Column> {
     vec![Column::Value, Column::Ratio]
@@ -48,6 +51,13 @@ pub fn p99_9() -> Metric {
 /// Returns the share of its core that the client used.
 pub fn client_cpu() -> Metric {
     Metric::hidden(CLIENT_CPU_SHARE)
+}
+
+/// Returns the memory of the server per subscriber of a broadcast.
+pub fn subscriber_bytes() -> Metric {
+    let number = Formula::number(SUBSCRIBER_BYTES_KEY);
+    let metric = Metric::plain(SUBSCRIBER_BYTES_KEY, "B/subscriber", number);
+    Metric { format: Format::Whole, ..metric }
 }
 
 fn latency(key: &str, noun: &str) -> Metric {

@@ -4,8 +4,19 @@ use super::Bench;
 
 /// The names of contenders that are annulus. If no other program takes part, the first of them that
 /// takes part is the subject.
-const OWN_CONTENDERS: [&str; 9] =
-    ["uring", "ring", "tasks", "epoll", "guest", "guest-tasks", "uring-1", "lookup", "task"];
+const OWN_CONTENDERS: [&str; 11] = [
+    "uring",
+    "ring",
+    "tasks",
+    "epoll",
+    "guest",
+    "guest-tasks",
+    "uring-1",
+    "lookup",
+    "task",
+    "uring-group",
+    "epoll-group",
+];
 
 /// The prefix of contenders that are annulus with another mode of the ring.
 const OWN_MODE_PREFIX: &str = "uring+";

@@ -1,6 +1,7 @@
 //! The clients: our load, and programs.
 
 mod command;
+mod fan_out;
 mod own;
 
 use std::path::PathBuf;
@@ -67,6 +68,11 @@ impl Clients {
                 let time = self.time.min(self.max_time);
                 let plan = load.plan(options, address, rate, time).map_err(one_line)?;
                 own::run(&plan, observer)
+            }
+            Client::FanOut { message_bytes, .. } => {
+                let _pinned = self.core.map(affinity::pin).transpose().map_err(one_line)?;
+                let time = self.time.min(self.max_time);
+                fan_out::run(load, *message_bytes, address, time, observer)
             }
             Client::Command { words, before, parser } => {
                 let mut known = load.words(&address.to_string());

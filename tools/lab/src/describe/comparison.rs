@@ -11,12 +11,12 @@ use serde_json::json;
 use toml::Spanned;
 
 use super::contender::Contender;
-use super::load::{Load, Loads, Pace};
+use super::load::{Client, Load, Loads, Pace};
 use super::placement::Placement;
 use super::setup::{MissingPolicy, Presentation, Setup};
 use crate::bench::{
     Format, Formula, Layout, Metric, Plan, Role, client_cpu, cpu, mean, p50, p99, p99_9,
-    parameters, requests, with_ratio,
+    parameters, requests, subscriber_bytes, with_ratio,
 };
 use crate::cores::Cores;
 use crate::peer::Peers;
@@ -32,7 +32,7 @@ const CLIENT_OVERHEAD: Duration = Duration::from_millis(80);
 
 /// The files that come with the lab, by name: published tables, and comparisons with other
 /// programs.
-const CATALOGUE: [(&str, &str); 16] = [
+const CATALOGUE: [(&str, &str); 18] = [
     ("bench-echo", include_str!("../../catalogue/bench-echo.toml")),
     ("fibers", include_str!("../../catalogue/fibers.toml")),
     ("file", include_str!("../../catalogue/file.toml")),
@@ -46,6 +46,8 @@ const CATALOGUE: [(&str, &str); 16] = [
     ("axum-2", include_str!("../../catalogue/axum-2.toml")),
     ("files", include_str!("../../catalogue/files.toml")),
     ("store", include_str!("../../catalogue/store.toml")),
+    ("fan-out", include_str!("../../catalogue/fan-out.toml")),
+    ("pieces", include_str!("../../catalogue/pieces.toml")),
     ("proxy", include_str!("../../catalogue/proxy.toml")),
     ("proxy-2", include_str!("../../catalogue/proxy-2.toml")),
     ("overload", include_str!("../../catalogue/overload.toml")),
@@ -283,7 +285,14 @@ impl Comparison {
         let Comparison { name, title, contenders, baseline, mut loads, site, .. } = self;
         loads.iter_mut().for_each(|load| load.cost = time + CLIENT_OVERHEAD);
         let is_open = loads.iter().any(|load| load.pace != Pace::Closed);
-        let metrics = metrics(contenders.iter().all(Contender::is_visible), is_open, &mut plan);
+        let mut metrics = metrics(contenders.iter().all(Contender::is_visible), is_open, &mut plan);
+        let is_broadcast = loads.iter().any(|load| matches!(load.client, Client::FanOut { .. }));
+        metrics.extend(is_broadcast.then(subscriber_bytes));
+        let broadcast = if is_broadcast {
+            "; a request is a message at one subscriber; latency: until the last subscriber has it"
+        } else {
+            ""
+        };
         let service = if is_open { "; service: p99.9 from the send" } else { "" };
         let seconds = time.as_secs_f64();
         let shown = Presentation {
@@ -291,7 +300,7 @@ impl Comparison {
             title: Some(title.clone()),
             terms: format!(" of {seconds} s, {}", placement.terms(cores)),
             legend: format!(
-                "; CPU µs: of the server, per request; calls: the server's system calls per request{service}"
+                "; CPU µs: of the server, per request; calls: the server's system calls per request{service}{broadcast}"
             ),
             layout: Layout::Cells,
             metrics,
@@ -303,8 +312,7 @@ impl Comparison {
         Setup {
             contenders,
             baseline: Some(baseline),
-            // Servers inherit the limit on open files, and a proxy has two per connection.
-            files: 2 * loads.iter().map(|load| load.connections).max().unwrap_or_default(),
+            files: loads.iter().map(open_files).max().unwrap_or_default(),
             loads,
             site,
             placement,
@@ -313,6 +321,15 @@ impl Comparison {
             rounds_per_process: ROUNDS_PER_PROCESS,
             ..Setup::new(plan, time, cores, peers, shown)
         }
+    }
+}
+
+/// Returns the number of open files that a load needs here or in a server, which inherits the
+/// limit: a proxy has two per connection, and a broadcast has one.
+fn open_files(load: &Load) -> u64 {
+    match load.client {
+        Client::FanOut { .. } => load.connections,
+        _ => 2 * load.connections,
     }
 }
 
@@ -378,6 +395,8 @@ mod tests {
             ("axum-2", 3, 4, "tokio"),
             ("files", 6, 3, "nginx"),
             ("store", 5, 9, "redis-server"),
+            ("fan-out", 11, 24, "tokio-gathering"),
+            ("pieces", 7, 6, "tokio-gathering"),
             ("proxy", 7, 5, "haproxy"),
             ("proxy-2", 5, 2, "haproxy"),
             ("overload", 7, 4, "haproxy"),

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use annulus_load::{Options, Plan, Rate, ServerAddress};
+use annulus_load::{Options, Plan, Rate, ServerAddress, fan_out};
 use anyhow::{Context, Result, bail, ensure};
 use serde::Deserialize;
 
@@ -15,8 +15,14 @@ use crate::bench::{Cell, PERCENT_PARAMETER, PERCENTS};
 /// The TCP address that fills targets while a load is checked, or for a Unix socket.
 const EXAMPLE_ADDRESS: &str = "127.0.0.1:1";
 
+/// The scheme of the load of a broadcast.
+const FAN_OUT_SCHEME: &str = "fan-out://";
+
+/// Bytes per message of a broadcast, by default.
+const DEFAULT_MESSAGE_BYTES: usize = 128;
+
 /// How long our load runs before it is measured, by default.
-const DEFAULT_WARM_UP: Duration = Duration::from_millis(100);
+pub(crate) const DEFAULT_WARM_UP: Duration = Duration::from_millis(100);
 
 /// Placeholders only in the command line of a client.
 const COMMAND_PLACEHOLDERS: [&str; 4] = ["seconds", "requests", "script", "rate"];
@@ -38,6 +44,8 @@ pub struct Load {
     pub(crate) depth: u64,
     /// When requests are sent.
     pub(crate) pace: Pace,
+    /// Whether a quick run includes it.
+    pub is_quick: bool,
     /// About how long a slice takes.
     pub cost: Duration,
 }
@@ -49,6 +57,14 @@ pub enum Client {
     Own {
         /// The load. Placeholders in its target are replaced.
         options: Box<Options>,
+        /// The URL, followed by the options as text.
+        words: Vec<String>,
+    },
+    /// Our own load of a broadcast, in this process: connections are subscribers, and messages are
+    /// in flight. A delivery is a request.
+    FanOut {
+        /// Bytes per message.
+        message_bytes: usize,
         /// The URL, followed by the options as text.
         words: Vec<String>,
     },
@@ -91,7 +107,9 @@ pub enum Pace {
 }
 
 /// A load, with a cell for each number of connections. In a file it has either `url`, with the
-/// `options` of `annulus load`, or `command`, the command line of another client.
+/// `options` of `annulus load`, or `command`, the command line of another client. The URL
+/// `fan-out://{address}` is a broadcast of messages of the option `length`: `connections` are its
+/// subscribers, `depth` its messages in flight, and its requests are deliveries.
 ///
 /// A command may contain `{connections}`, `{depth}`, `{seconds}`, `{requests}` (as many as fit into
 /// that time, found by a short run before each slice), `{rate}`, and `{script}` (a script of ours
@@ -102,7 +120,7 @@ pub enum Pace {
 /// `connections` is a number, or several with a cell each. `depth` is the number of requests in
 /// flight on each connection. `rate` makes an open loop with this many requests per second, and
 /// `share` one with a multiple of the baseline's rate in a closed loop. `service` is the protocol
-/// of the servers.
+/// of the servers. A quick run leaves out loads with `quick = false`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Loads {
@@ -132,6 +150,8 @@ pub struct Loads {
     pub rate: Option<f64>,
     /// The rate of an open loop, relative to the baseline.
     pub share: Option<f64>,
+    /// Whether `--quick` includes the load, which is the default.
+    pub quick: bool,
 }
 
 fn one_or_several<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Vec<u64>, D::Error> {
@@ -162,6 +182,7 @@ impl Default for Loads {
             depth: 1,
             rate: None,
             share: None,
+            quick: true,
         }
     }
 }
@@ -184,7 +205,7 @@ impl Loads {
         let client = self.client()?;
         client.check(self.connections.len() > 1, self.depth > 1, pace != Pace::Closed)?;
         let name = self.name.unwrap_or_else(|| client.name());
-        let Loads { service, connections, depth, .. } = self;
+        let Loads { service, connections, depth, quick: is_quick, .. } = self;
         let load = |connections| -> Result<Load> {
             let load = Load {
                 cell: cell(&name, connections, depth),
@@ -193,6 +214,7 @@ impl Loads {
                 connections,
                 depth,
                 pace,
+                is_quick,
                 cost: Duration::ZERO,
             };
             load.checked().with_context(|| format!("load '{name}'"))
@@ -220,6 +242,9 @@ impl Loads {
                     bail!("'{url}': the comparison sets {option}: remove it");
                 }
                 let words = [Some(url.clone()), self.text.clone()].into_iter().flatten().collect();
+                if url.starts_with(FAN_OUT_SCHEME) {
+                    return self.fan_out(url);
+                }
                 let options = Options { target: Some(url.clone()), ..self.options.clone() };
                 Ok(Client::Own { options: Box::new(options), words })
             }
@@ -252,6 +277,31 @@ impl Loads {
     }
 }
 
+impl Loads {
+    /// Returns the load of a broadcast.
+    fn fan_out(&self, url: &str) -> Result<Client> {
+        let Options { length, .. } = &self.options;
+        let known = Options { length: *length, ..Options::default() };
+        ensure!(
+            self.options == known,
+            "'{url}' takes only the option length, the bytes per message: remove the others"
+        );
+        ensure!(
+            self.rate.is_none() && self.share.is_none(),
+            "'{url}' has no rate: depth is the number of messages in flight"
+        );
+        let message_bytes = length.unwrap_or(DEFAULT_MESSAGE_BYTES);
+        ensure!(
+            (fan_out::MIN_MESSAGE_BYTES..=fan_out::MAX_MESSAGE_BYTES).contains(&message_bytes),
+            "length {message_bytes} is out of range: use {} to {} bytes per message",
+            fan_out::MIN_MESSAGE_BYTES,
+            fan_out::MAX_MESSAGE_BYTES
+        );
+        let words = vec![url.to_owned(), format!("-l {message_bytes}")];
+        Ok(Client::FanOut { message_bytes, words })
+    }
+}
+
 fn cell(name: &str, connections: u64, depth: u64) -> Cell {
     Cell::new([("load", name.into()), ("connections", connections.into()), ("depth", depth.into())])
 }
@@ -275,7 +325,9 @@ impl Client {
     /// Returns the command line of the client; empty if it has none.
     pub(crate) fn words(&self) -> &[String] {
         match self {
-            Client::Own { words, .. } | Client::Command { words, .. } => words,
+            Client::Own { words, .. }
+            | Client::FanOut { words, .. }
+            | Client::Command { words, .. } => words,
             Client::Job(_) => &[],
         }
     }
@@ -318,7 +370,7 @@ impl Client {
     pub(crate) fn missing(&self) -> Option<String> {
         match self {
             Client::Command { words, .. } => installed::find(&words[0]).err(),
-            Client::Own { .. } | Client::Job(_) => None,
+            Client::Own { .. } | Client::FanOut { .. } | Client::Job(_) => None,
         }
     }
 }
@@ -329,13 +381,14 @@ impl Load {
         let connections = options.connections.unwrap_or(1) as u64;
         let depth = options.pipeline.unwrap_or(1) as u64;
         let client = Client::Own { options: Box::new(options), words: Vec::new() };
-        Load { cell, client, service: String::new(), connections, depth, pace: Pace::Closed, cost }
+        let (service, pace, is_quick) = (String::new(), Pace::Closed, true);
+        Load { cell, client, service, connections, depth, pace, is_quick, cost }
     }
 
     /// Creates a load for contenders that read a job.
     pub(crate) fn job(cell: Cell, job: Job, cost: Duration) -> Load {
-        let (client, service) = (Client::Job(job), String::new());
-        Load { cell, client, service, connections: 0, depth: 1, pace: Pace::Closed, cost }
+        let (client, service, pace) = (Client::Job(job), String::new(), Pace::Closed);
+        Load { cell, client, service, connections: 0, depth: 1, pace, is_quick: true, cost }
     }
 
     /// Returns the loads of a sweep over rates: the closed loop that measures the peak, and an open

@@ -22,6 +22,6 @@ pub use setup::{MissingPolicy, Presentation, Selection, Setup};
 
 pub(crate) use contender::Place;
 pub(crate) use installed::find as find_installed;
-pub(crate) use load::Job;
+pub(crate) use load::{DEFAULT_WARM_UP, Job};
 pub(crate) use parser::Parser;
 pub(crate) use placeholders::{Placeholder, filled, has};

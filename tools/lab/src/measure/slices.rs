@@ -6,13 +6,19 @@ use annulus_load::{Observer, ServerAddress};
 use anyhow::{Result, anyhow};
 
 use super::syscalls::{PERF_PROGRAM, SystemCalls};
-use crate::bench::{Measure, OFFERED_KEY, OfferedRates, Outcome, Slice, rate};
+use crate::bench::{
+    Measure, OFFERED_KEY, OfferedRates, Outcome, SUBSCRIBER_BYTES_KEY, Slice, rate,
+};
 use crate::clients::Clients;
 use crate::describe::{Client, Contender, Load, MissingPolicy, Pace, Setup, find_installed};
 use crate::proc::Memory;
 use crate::process::ProcessError;
 use crate::server::{UsageObserver, one_line};
 use crate::start::{Fixture, Running, start};
+
+/// The smallest number of subscribers for which memory per subscriber is measured. With fewer, the
+/// pages that a server touches for the first time are more than its subscribers need.
+const MIN_MEASURED_SUBSCRIBERS: u64 = 100;
 
 /// The contenders of a comparison, and everything needed to measure them.
 #[derive(Debug)]
@@ -196,6 +202,10 @@ impl Slices {
         if let Some(rate) = rate {
             sample.set(OFFERED_KEY, rate);
         }
+        if let Some(bytes) = self.bytes_per_subscriber(slice)? {
+            sample.set(SUBSCRIBER_BYTES_KEY, bytes);
+        }
+        let load = &self.loads[slice.cell];
         let is_first =
             slice.round == 0 && self.setup.counts_calls() && find_installed(PERF_PROGRAM).is_ok();
         // An additional run counts the system calls per request.
@@ -208,6 +218,44 @@ impl Slices {
             }
         }
         Ok(sample)
+    }
+}
+
+impl Slices {
+    /// Returns the memory per subscriber of a broadcast, while messages are delivered, in the first
+    /// round. Another process is started for it, because memory of earlier subscribers may be
+    /// reused.
+    fn bytes_per_subscriber(&mut self, slice: Slice) -> Result<Option<f64>, String> {
+        let load = &self.loads[slice.cell];
+        let contender = &self.contenders[self.host(slice.contender)];
+        let is_measured = matches!(load.client, Client::FanOut { .. })
+            && load.connections >= MIN_MEASURED_SUBSCRIBERS
+            && slice.round == 0
+            && contender.is_started()
+            && contender.can_run_twice();
+        if !is_measured {
+            return Ok(None);
+        }
+        let (subscribers, timeout) = (load.connections as f64, self.setup.start_timeout);
+        let fresh = start(contender, &load.service, timeout, &mut self.fixture)
+            .map_err(|error| error.why)?;
+        let Some(before) = fresh.memory() else { return Ok(None) };
+        let mut observer = MemoryObserver { running: &fresh, in_use: None };
+        self.clients.for_trial().run(load, fresh.address.as_ref(), None, &mut observer)?;
+        let grown = |memory: Memory| memory.resident_bytes.saturating_sub(before.resident_bytes);
+        Ok(observer.in_use.map(|memory| grown(memory) as f64 / subscribers))
+    }
+}
+
+/// Reads the memory of a server at the end of the measured window.
+struct MemoryObserver<'a> {
+    running: &'a Running,
+    in_use: Option<Memory>,
+}
+
+impl Observer for MemoryObserver<'_> {
+    fn window_closed(&mut self) {
+        self.in_use = self.running.memory();
     }
 }
 

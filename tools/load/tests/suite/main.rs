@@ -5,6 +5,7 @@ mod common;
 
 mod datagrams;
 mod durations;
+mod fan_out;
 mod protocols;
 mod recordings;
 mod streams;

@@ -304,6 +304,15 @@ impl UnixStream {
         self.handle.poll_flush(cx)
     }
 
+    /// Sends the queued bytes now, by a system call of its own. See
+    /// [`TcpStream::push`](crate::net::TcpStream::push).
+    ///
+    /// # Errors
+    /// The error of this send or of an earlier one.
+    pub fn push(&mut self) -> io::Result<()> {
+        self.handle.push()
+    }
+
     /// Waits until the kernel has taken all queued bytes. Cancel-safe.
     ///
     /// # Errors

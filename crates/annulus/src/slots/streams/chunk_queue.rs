@@ -47,6 +47,15 @@ impl ChunkQueue {
         mem::replace(&mut self.first, next)
     }
 
+    /// Removes the last chunk if there are more than `kept`.
+    pub(super) fn pop_back_beyond(&mut self, kept: usize) -> Option<Chunk> {
+        if self.len() <= kept {
+            return None;
+        }
+        let last = self.rest.as_mut().and_then(|rest| rest.pop_back());
+        last.or_else(|| self.first.take())
+    }
+
     /// Removes the first chunk if `wanted` returns true for it.
     #[inline]
     pub(super) fn pop_if(&mut self, wanted: impl FnOnce(&Chunk) -> bool) -> Option<Chunk> {
@@ -61,6 +70,14 @@ impl ChunkQueue {
 
     pub(super) fn len(&self) -> usize {
         usize::from(self.first.is_some()) + self.rest.as_ref().map_or(0, |rest| rest.len())
+    }
+
+    /// Returns the last chunk's buffer if there are at least two chunks, and the last is a buffer of
+    /// the runtime's own and not one of the `flying` chunks that the kernel reads.
+    #[inline]
+    pub(super) fn joining_buffer(&mut self, flying: u8) -> Option<&mut Vec<u8>> {
+        let rest = self.rest.as_mut().filter(|rest| rest.len() >= usize::from(flying))?;
+        rest.back_mut()?.copied_mut()
     }
 
     /// Copies bytes to the end of the queue: into the last chunk, if the runtime owns its buffer

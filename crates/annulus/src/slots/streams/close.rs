@@ -89,7 +89,7 @@ impl Stream {
 
     /// Gives up the queued bytes. Closing the socket then resets the connection, so that the peer
     /// does not take a truncated stream for a complete one.
-    fn give_up(&mut self, shared: &mut StreamResources, state: &mut LoopState) {
+    pub(super) fn give_up(&mut self, shared: &mut StreamResources, state: &mut LoopState) {
         // A socket that no longer accepts options does not need the reset either.
         _ = state.driver.kernel().set_option(self.fd, SocketOption::Linger, 0);
         self.stop_send(shared, state);

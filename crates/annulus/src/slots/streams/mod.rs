@@ -18,6 +18,7 @@ pub(crate) mod carriers;
 mod chunk_queue;
 mod close;
 mod closing_wait;
+mod group;
 mod memory_paused;
 mod recv;
 mod send;

@@ -162,9 +162,20 @@ impl Stream {
         state: &mut LoopState,
         chunk: Chunk,
     ) {
-        if chunk.is_empty() || self.tx.bytes > 0 && self.is_copied(&chunk) {
-            return self.enqueue_small(shared, state, chunk);
+        if self.tx.bytes > 0 || chunk.is_empty() {
+            return self.enqueue_behind(shared, state, chunk);
         }
+        self.push(shared, state, chunk);
+    }
+
+    /// Adds a chunk that is not empty to the queue.
+    #[inline]
+    pub(super) fn push(
+        &mut self,
+        shared: &mut StreamResources,
+        state: &mut LoopState,
+        chunk: Chunk,
+    ) {
         state.memory.meter.add(chunk.weight());
         self.tx.bytes += chunk.len();
         self.tx.queue.push(chunk);
@@ -183,10 +194,31 @@ impl Stream {
         chunk.len() <= max_bytes && chunk.control().is_empty()
     }
 
+    /// Queues a chunk that is behind others, or empty.
     #[inline(never)]
-    fn enqueue_small(&mut self, shared: &mut StreamResources, state: &mut LoopState, chunk: Chunk) {
-        if !chunk.is_empty() {
-            self.enqueue_copy(shared, state, chunk.len(), iter::once(chunk.as_ref()));
+    fn enqueue_behind(
+        &mut self,
+        shared: &mut StreamResources,
+        state: &mut LoopState,
+        chunk: Chunk,
+    ) {
+        let (bytes, is_plain) = (chunk.as_ref(), chunk.control().is_empty());
+        let (len, tx) = (bytes.len(), &mut self.tx);
+        // The usual case for many small chunks comes first.
+        if len <= MAX_JOINED_CHUNK_BYTES
+            && is_plain
+            && let Some(buffer) = tx.queue.joining_buffer(tx.flying_chunks)
+        {
+            buffer.extend_from_slice(bytes);
+            tx.bytes += len;
+            state.memory.meter.add(len);
+            state.driver.counters().copied_bytes += len as u64;
+            self.list_send(shared);
+        } else if len > 0 {
+            if !self.is_copied(&chunk) {
+                return self.push(shared, state, chunk);
+            }
+            self.enqueue_copy(shared, state, len, iter::once(chunk.as_ref()));
         }
         chunk.retire(&mut state.spares, &mut state.deferred);
     }

@@ -60,6 +60,34 @@ pub(crate) async fn slices_arrive_in_order_with_chunks() -> io::Result<()> {
     Ok(())
 }
 
+pub(crate) async fn pushed_bytes_leave_at_once_and_in_order() -> io::Result<()> {
+    let (mut client, mut server) = pair().await?;
+    let direct = || annulus::counters().expect("in a runtime").direct_sends;
+    client.push()?;
+    let before = direct();
+    client.send("one, ").await?;
+    client.push()?;
+    assert_eq!(direct(), before + 1, "a push made no call");
+    client.send("two, ").await?;
+    client.send("three").await?;
+    client.push()?;
+    client.push()?;
+    assert_eq!(direct(), before + 2, "a push sent nothing, or twice");
+    assert_eq!(receive(&mut server, 15).await?, b"one, two, three");
+    // What does not fit into the socket leaves later.
+    let text = pattern(LARGE);
+    let expected = text.clone();
+    let reader = spawn(async move { receive(&mut server, expected.len() + 4).await });
+    touch(client.send(text.clone()));
+    client.push()?;
+    client.send("last").await?;
+    client.push()?;
+    client.drain().await?;
+    let received = reader.await.expect("no panic")?;
+    assert!(received[..LARGE] == text && received[LARGE..] == *b"last");
+    Ok(())
+}
+
 pub(crate) async fn writing_no_bytes_writes_nothing() -> io::Result<()> {
     let (mut client, server) = pair().await?;
     assert_eq!(touch(client.write(&[])).expect("an empty write waited")?, 0);

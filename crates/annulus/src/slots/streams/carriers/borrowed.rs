@@ -134,8 +134,8 @@ impl Stream {
         self.send_parts(shared, state, slices, left, false)
     }
 
-    /// Sends the queued bytes directly and tells the kernel that pages of a file follow. Returns
-    /// false if nothing is queued or a direct call is not allowed now.
+    /// Sends the queued bytes at once. With `more`, pages of a file will follow at once. Returns
+    /// false if that was not possible.
     ///
     /// # Errors
     /// The error of the send.
@@ -143,11 +143,12 @@ impl Stream {
         &mut self,
         shared: &mut StreamResources,
         state: &mut LoopState,
+        more: bool,
     ) -> io::Result<bool> {
         if self.tx.queue.is_empty() || !self.may_send_directly() {
             return Ok(false);
         }
-        self.send_parts(shared, state, &[], 0, true)?;
+        self.send_parts(shared, state, &[], 0, more)?;
         Ok(true)
     }
 

@@ -1,0 +1,454 @@
+//! Sending the same bytes to many streams.
+
+use super::split::SendHalf;
+use super::stream_handle::StreamHandle;
+use crate::bytes::chunk::Chunk;
+use crate::bytes::shared::SharedBytes;
+use crate::runtime::spawn::spawn;
+use std::cell::RefCell;
+use std::collections::{HashMap, VecDeque};
+use std::future::poll_fn;
+use std::rc::{Rc, Weak};
+use std::task::{Poll, Waker};
+use std::{fmt, io, mem};
+
+/// The limit of a member's unsent bytes, by default.
+const DEFAULT_LIMIT_BYTES: usize = 256 * 1024;
+/// Messages of at most this size are joined with those of the same turn.
+const MAX_JOINED_BYTES: usize = 4 * 1024;
+/// Bytes that wait for the end of the turn at most.
+const MAX_PENDING_BYTES: usize = 64 * 1024;
+/// Dropped members that are remembered until they are asked for.
+const MAX_REPORTED_DROPS: usize = 1024;
+
+/// The smallest number of members at which those that are gone are looked for.
+const MIN_CHECKED_MEMBERS: usize = 64;
+
+/// What happens to a slow member of a [`SendGroup`]: one whose peer makes no room, and whose unsent
+/// bytes have reached the limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SlowMembers {
+    /// Its unsent messages are discarded, and its connection is reset.
+    Disconnect,
+    /// It misses the message.
+    Skip,
+    /// Its queued messages, as far as none of their bytes has been sent, are discarded in favor of
+    /// the newest message.
+    KeepLatest,
+}
+
+/// Identifies a member of a [`SendGroup`]. No other member of the group ever has the same one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct MemberId(u64);
+
+/// A member that a [`SendGroup`] has dropped.
+#[derive(Debug)]
+pub struct Dropped {
+    /// The member.
+    pub id: MemberId,
+    /// Why it was dropped.
+    pub reason: DropReason,
+}
+
+/// Why a [`SendGroup`] has dropped a member.
+#[derive(Debug)]
+pub enum DropReason {
+    /// It was too slow, with [`SlowMembers::Disconnect`].
+    Slow,
+    /// A send to it has failed: its peer has reset the connection, or it was shut down.
+    Failed(io::Error),
+    /// Its stream no longer exists: both halves were dropped, or they were rejoined.
+    Gone,
+}
+
+/// What a [`SendGroup`] has done so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct GroupCounts {
+    /// Messages that were sent to the group.
+    pub messages: u64,
+    /// Messages that were queued for a member, counted for each member.
+    pub queued: u64,
+    /// Messages that a member missed because it was too slow, counted for each member. Messages
+    /// that [`SlowMembers::KeepLatest`] takes out of a queue are not counted again.
+    pub skipped: u64,
+    /// How often [`SlowMembers::KeepLatest`] has replaced the queue of a member.
+    pub replaced: u64,
+    /// Members that were disconnected because they were too slow.
+    pub disconnected: u64,
+    /// Members that were dropped because a send to them has failed, or because their stream no
+    /// longer exists.
+    pub failed: u64,
+}
+
+/// Sends the same messages to many streams, without waking a task for any of them.
+///
+/// [`send`](Self::send) never waits. All messages of a turn are joined once, in memory that all
+/// members share, and are queued as one chunk on each member's stream; they leave in one send for
+/// each member. So a member costs the same however many messages a turn has, and a slow one holds
+/// no memory of its own.
+///
+/// A member is slow if its peer makes no room and its unsent bytes would exceed the
+/// [limit](Self::limit). [`SlowMembers`] says what becomes of it. The others are not affected. A member whose connection
+/// has failed is dropped. [`take_dropped`](Self::take_dropped) reports both.
+///
+/// A member's halves stay with the program, which can send to that member alone, and add it to
+/// several groups. What it sends in the same turn may leave before the pending messages of a group,
+/// unless it calls [`flush`](Self::flush) first.
+///
+/// The group belongs to one runtime, and clones are the same group. On several
+/// [`shards`](mod@crate::shards), each has a group of its own, and a
+/// [`channel`](crate::shards::channel) takes each message to it:
+///
+/// ```
+/// use annulus::SharedBytes;
+/// use annulus::net::{SendGroup, SlowMembers, UnixStream};
+/// use annulus::shards::channel;
+///
+/// # annulus::run(async {
+/// let group = SendGroup::new(SlowMembers::Disconnect);
+/// let (stream, mut peer) = UnixStream::pair()?;
+/// let (_receiving, sending) = stream.split();
+/// group.add(&sending);
+///
+/// // Any shard sends by this end, and one task passes everything on to the members of this shard.
+/// let (sender, mut receiver) = channel::<SharedBytes>(64);
+/// let local = group.clone();
+/// annulus::spawn(async move {
+///     while let Some(message) = receiver.recv().await {
+///         local.send(message);
+///     }
+/// });
+/// sender.send(SharedBytes::copy_of(b"to all")).await.unwrap();
+/// assert_eq!(&*peer.recv().await?.unwrap(), b"to all");
+/// # std::io::Result::Ok(())
+/// # }).unwrap();
+/// ```
+#[derive(Clone)]
+pub struct SendGroup {
+    shared: Rc<Shared>,
+}
+
+struct Shared(RefCell<Group>);
+
+struct Group {
+    slow: SlowMembers,
+    limit: usize,
+    members: Vec<Member>,
+    /// The place of each member.
+    places: HashMap<MemberId, usize>,
+    next_id: u64,
+    /// The number of members at which those that are gone are looked for.
+    next_check: usize,
+    /// Messages that have not been queued, each with the member that does not get it.
+    pending: Vec<(SharedBytes, Option<MemberId>)>,
+    pending_bytes: usize,
+    /// Whether the task that queues what is pending has been spawned; and its waker.
+    has_task: bool,
+    waker: Option<Waker>,
+    counts: GroupCounts,
+    dropped: VecDeque<Dropped>,
+}
+
+struct Member {
+    id: MemberId,
+    stream: Weak<StreamHandle>,
+}
+
+/// Messages that are queued as one chunk.
+struct Batch {
+    bytes: SharedBytes,
+    messages: u64,
+    /// The last of them.
+    latest: SharedBytes,
+}
+
+impl SendGroup {
+    /// Creates a group without members.
+    pub fn new(slow: SlowMembers) -> Self {
+        let group = Group {
+            slow,
+            limit: DEFAULT_LIMIT_BYTES,
+            members: Vec::new(),
+            places: HashMap::new(),
+            next_id: 0,
+            next_check: MIN_CHECKED_MEMBERS,
+            pending: Vec::new(),
+            pending_bytes: 0,
+            has_task: false,
+            waker: None,
+            counts: GroupCounts::default(),
+            dropped: VecDeque::new(),
+        };
+        Self { shared: Rc::new(Shared(RefCell::new(group))) }
+    }
+
+    /// Sets the limit of each member's unsent bytes: 256 KiB by default. A message that is larger
+    /// is queued only if nothing else is. The runtime's [send bound](crate::Builder::send_bound)
+    /// does not apply. If its [memory limit](crate::Builder::memory_limit) allows less, that does.
+    #[must_use]
+    pub fn limit(self, bytes: usize) -> Self {
+        self.shared.0.borrow_mut().limit = bytes;
+        self
+    }
+
+    /// Adds a member, which gets the messages that are sent from now on. If the member is
+    /// disconnected, its receiving half ends, sends to it fail, and the connection is reset once
+    /// both halves have been dropped.
+    pub fn add(&self, half: &SendHalf) -> MemberId {
+        // What is pending is not for the new member.
+        self.flush();
+        let group = &mut *self.shared.0.borrow_mut();
+        group.remove_gone_at_times();
+        let id = MemberId(group.next_id);
+        group.next_id += 1;
+        group.places.insert(id, group.members.len());
+        group.members.push(Member { id, stream: half.downgrade() });
+        id
+    }
+
+    /// Removes a member, which still gets the messages that were sent before. Returns false if it
+    /// is no longer in the group.
+    pub fn remove(&self, id: MemberId) -> bool {
+        self.flush();
+        let group = &mut *self.shared.0.borrow_mut();
+        let place = group.places.get(&id).copied();
+        place.map(|place| group.remove_at(place)).is_some()
+    }
+
+    /// Sends a message to all members: at the end of the turn, or at once if many bytes are
+    /// pending. Empty messages are ignored.
+    ///
+    /// # Panics
+    /// Outside a runtime.
+    pub fn send(&self, message: impl Into<SharedBytes>) {
+        self.push(message.into(), None);
+    }
+
+    /// Sends a message to all members except one, such as the one that it comes from.
+    ///
+    /// # Panics
+    /// Outside a runtime.
+    pub fn send_except(&self, message: impl Into<SharedBytes>, except: MemberId) {
+        self.push(message.into(), Some(except));
+    }
+
+    fn push(&self, message: SharedBytes, except: Option<MemberId>) {
+        if message.is_empty() {
+            return;
+        }
+        let mut group = self.shared.0.borrow_mut();
+        group.counts.messages += 1;
+        group.pending_bytes += message.len();
+        group.pending.push((message, except));
+        if group.pending_bytes >= MAX_PENDING_BYTES {
+            drop(group);
+            return self.flush();
+        }
+        let (waker, has_task) = (group.waker.take(), mem::replace(&mut group.has_task, true));
+        drop(group);
+        match waker {
+            Some(waker) => waker.wake(),
+            None if !has_task => drop(spawn(flush_when_woken(Rc::downgrade(&self.shared)))),
+            None => {}
+        }
+    }
+
+    /// Queues the pending messages on the members' streams. They leave at the end of the turn. The
+    /// group does this by itself.
+    pub fn flush(&self) {
+        self.shared.flush();
+    }
+
+    /// Returns the number of members. One whose connection has failed counts until the next
+    /// message.
+    pub fn len(&self) -> usize {
+        self.shared.0.borrow().members.len()
+    }
+
+    /// Returns true if the group has no members.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Returns what the group has done so far. Pending messages are not included, except in
+    /// [`GroupCounts::messages`].
+    pub fn counts(&self) -> GroupCounts {
+        self.shared.0.borrow().counts
+    }
+
+    /// Returns the members that have been dropped since the last call: at most the last 1,024.
+    pub fn take_dropped(&self) -> Vec<Dropped> {
+        self.shared.0.borrow_mut().dropped.drain(..).collect()
+    }
+}
+
+/// Queues what is pending whenever it is woken, until the group is gone.
+async fn flush_when_woken(group: Weak<Shared>) {
+    poll_fn(|cx| {
+        let Some(shared) = group.upgrade() else { return Poll::Ready(()) };
+        shared.flush();
+        shared.0.borrow_mut().waker = Some(cx.waker().clone());
+        Poll::Pending
+    })
+    .await;
+}
+
+impl Shared {
+    fn flush(&self) {
+        let group = &mut *self.0.borrow_mut();
+        if !group.pending.is_empty() {
+            group.flush();
+        }
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        self.flush();
+        if let Some(waker) = self.0.get_mut().waker.take() {
+            waker.wake();
+        }
+    }
+}
+
+impl Group {
+    fn flush(&mut self) {
+        let pending = mem::take(&mut self.pending);
+        self.pending_bytes = 0;
+        let batches = batches(pending.iter().map(|(message, _)| message));
+        let mut place = 0;
+        let has_exceptions = pending.iter().any(|(_, except)| except.is_some());
+        while let Some(member) = self.members.get(place) {
+            let (counts, id) = (&mut self.counts, member.id);
+            let is_except = |(_, except): &(SharedBytes, Option<MemberId>)| *except == Some(id);
+            let delivered = if has_exceptions && pending.iter().any(is_except) {
+                let others =
+                    pending.iter().filter(|one| !is_except(one)).map(|(message, _)| message);
+                member.deliver(&self::batches(others), self.slow, self.limit, counts)
+            } else {
+                member.deliver(&batches, self.slow, self.limit, counts)
+            };
+            match delivered {
+                Ok(()) => place += 1,
+                Err(reason) => self.drop_at(place, reason),
+            }
+        }
+    }
+
+    /// Drops members whose streams no longer exist whenever the members have doubled, because
+    /// members may come and go without a message.
+    fn remove_gone_at_times(&mut self) {
+        if self.members.len() < self.next_check {
+            return;
+        }
+        let mut place = 0;
+        while let Some(member) = self.members.get(place) {
+            if member.stream.strong_count() == 0 {
+                self.drop_at(place, DropReason::Gone);
+            } else {
+                place += 1;
+            }
+        }
+        self.next_check = (2 * self.members.len()).max(MIN_CHECKED_MEMBERS);
+    }
+
+    fn drop_at(&mut self, place: usize, reason: DropReason) {
+        match reason {
+            DropReason::Slow => self.counts.disconnected += 1,
+            DropReason::Failed(_) | DropReason::Gone => self.counts.failed += 1,
+        }
+        if self.dropped.len() == MAX_REPORTED_DROPS {
+            self.dropped.pop_front();
+        }
+        self.dropped.push_back(Dropped { id: self.members[place].id, reason });
+        self.remove_at(place);
+    }
+
+    fn remove_at(&mut self, place: usize) {
+        let member = self.members.swap_remove(place);
+        self.places.remove(&member.id);
+        if let Some(moved) = self.members.get(place) {
+            self.places.insert(moved.id, place);
+        }
+    }
+}
+
+impl Member {
+    /// Queues batches on the member's stream.
+    fn deliver(
+        &self,
+        batches: &[Batch],
+        slow: SlowMembers,
+        limit: usize,
+        counts: &mut GroupCounts,
+    ) -> Result<(), DropReason> {
+        let handle = self.stream.upgrade().ok_or(DropReason::Gone)?;
+        for batch in batches {
+            let chunk = Chunk::from(batch.bytes.clone());
+            let is_queued = handle.with_stream(|stream, shared, state| {
+                stream.enqueue_within(shared, state, chunk, limit)
+            });
+            if is_queued.map_err(DropReason::Failed)? {
+                counts.queued += batch.messages;
+                continue;
+            }
+            match slow {
+                SlowMembers::Disconnect => {
+                    _ = handle.with_stream(|stream, shared, state| {
+                        stream.give_up_half(shared, state);
+                        Ok(())
+                    });
+                    return Err(DropReason::Slow);
+                }
+                SlowMembers::Skip => counts.skipped += batch.messages,
+                SlowMembers::KeepLatest => {
+                    let chunk = Chunk::from(batch.latest.clone());
+                    let replaced = handle.with_stream(|stream, shared, state| {
+                        stream.replace_queued(shared, state, chunk)
+                    });
+                    replaced.map_err(DropReason::Failed)?;
+                    counts.replaced += 1;
+                    counts.queued += 1;
+                    counts.skipped += batch.messages - 1;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Joins small messages that follow one another.
+fn batches<'a>(messages: impl Iterator<Item = &'a SharedBytes>) -> Vec<Batch> {
+    let mut all: Vec<Batch> = Vec::new();
+    let mut joined: Vec<&SharedBytes> = Vec::new();
+    for message in messages {
+        if message.len() <= MAX_JOINED_BYTES {
+            joined.push(message);
+            continue;
+        }
+        all.extend(join(&mem::take(&mut joined)));
+        all.extend(join(&[message]));
+    }
+    all.extend(join(&joined));
+    all
+}
+
+fn join(messages: &[&SharedBytes]) -> Option<Batch> {
+    let (messages_len, last) = (messages.len() as u64, *messages.last()?);
+    if let [only] = messages {
+        let (bytes, latest) = ((*only).clone(), (*only).clone());
+        return Some(Batch { bytes, messages: 1, latest });
+    }
+    let mut bytes = Vec::with_capacity(messages.iter().map(|message| message.len()).sum());
+    messages.iter().for_each(|message| bytes.extend_from_slice(message));
+    let start = bytes.len() - last.len();
+    let bytes = SharedBytes::from(bytes);
+    Some(Batch { latest: bytes.slice(start..), messages: messages_len, bytes })
+}
+
+impl fmt::Debug for SendGroup {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SendGroup({} members)", self.len())
+    }
+}
