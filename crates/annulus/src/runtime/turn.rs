@@ -11,7 +11,7 @@ use crate::slots::loop_state::{Recheck, RecheckQueue};
 use crate::stats::recorder::Recorder;
 use crate::tasks::RootWaker;
 use crate::tasks::remote::Remote;
-use crate::tasks::run_queue::{Probe, Unmeasured};
+use crate::tasks::run_queue::{Probe, TurnState, Unmeasured};
 use crate::timers::TimerAction;
 use crate::unwind::wake_each;
 use annulus_driver::{Event, OpKind, Wait};
@@ -69,7 +69,7 @@ impl Core {
 
     #[cold]
     fn run_timed(&self, recorder: &Recorder) {
-        self.run_queue.run(MAX_TASKS_PER_TURN, recorder, || self.kernel.now());
+        self.run_queue.run(MAX_TASKS_PER_TURN, recorder, self);
     }
 
     /// Runs the ready tasks, including those that other threads have woken.
@@ -82,9 +82,7 @@ impl Core {
             return Err(stopped());
         }
         match self.timing() {
-            None => {
-                self.run_queue.run(MAX_TASKS_PER_TURN, &Unmeasured, || self.kernel.now());
-            }
+            None => self.run_queue.run(MAX_TASKS_PER_TURN, &Unmeasured, self),
             Some(recorder) => self.run_timed(recorder),
         }
         Ok(())
@@ -156,6 +154,19 @@ impl Core {
         }
         let nothing_left = inner.state.deferred.is_empty();
         Ok((inner, nothing_left))
+    }
+}
+
+impl TurnState for Core {
+    fn now(&self) -> Duration {
+        self.kernel.now()
+    }
+
+    fn has_sends(&self) -> bool {
+        let is_sending = |inner: RefMut<'_, Inner>| {
+            inner.streams.turn_lists().has_sends() || inner.datagrams.turn_lists().has_sends()
+        };
+        self.borrow().is_ok_and(is_sending)
     }
 }
 

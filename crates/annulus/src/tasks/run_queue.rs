@@ -207,17 +207,17 @@ impl RunQueue {
         tasks.into_iter().for_each(|task| self.take_in(task));
     }
 
-    /// Runs the tasks that are queued now, at most `budget` of them, and for about
-    /// [`MAX_POLLING`]. Tasks that they wake wait for the next turn. A panic ends only its own
-    /// task.
+    /// Runs the tasks that are queued now, at most `budget` of them, and if they have queued sends,
+    /// for about [`MAX_POLLING`]. Tasks that they wake wait for the next turn. A panic ends only
+    /// its own task.
     #[inline]
-    pub(crate) fn run(&self, budget: usize, probe: &impl Probe, now: impl Fn() -> Duration) {
+    pub(crate) fn run(&self, budget: usize, probe: &impl Probe, turn: &impl TurnState) {
         let count = self.len().min(budget);
-        let mut clock = (count > UNTIMED_POLLS).then(|| PollingClock::new(now()));
+        let mut clock = (count > UNTIMED_POLLS).then(|| PollingClock::new(turn.now()));
         probe.polls_begin();
         for number in 0..count {
             if let Some(clock) = &mut clock
-                && clock.is_over(number, &now)
+                && clock.is_over(number, turn)
             {
                 break;
             }
@@ -340,32 +340,52 @@ impl RunQueue {
     }
 }
 
-/// Decides when a turn has polled tasks for long enough. It reads the clock as often as the polls
-/// so far suggest.
+/// What decides whether a turn polls more tasks.
+pub(crate) trait TurnState {
+    /// Returns the time.
+    fn now(&self) -> Duration;
+    /// Returns true if sends wait for the end of the turn.
+    fn has_sends(&self) -> bool;
+}
+
+/// Decides when a turn with sends has polled tasks for long enough. It reads the clock as often as
+/// the polls so far suggest.
 struct PollingClock {
-    began: Duration,
+    /// When the polls since then began, and the number of the first of them.
+    began: (Duration, usize),
     /// The number of the poll before which the clock is read.
     next_reading: usize,
 }
 
 impl PollingClock {
-    fn new(began: Duration) -> Self {
-        Self { began, next_reading: UNTIMED_POLLS }
+    fn new(now: Duration) -> Self {
+        Self { began: (now, 0), next_reading: UNTIMED_POLLS }
     }
 
-    /// Returns true if no further poll fits into the time, before the poll with this number.
+    /// Returns true if sends wait and no further poll fits into the time, before the poll with this
+    /// number.
     #[inline]
-    fn is_over(&mut self, number: usize, now: &impl Fn() -> Duration) -> bool {
-        number == self.next_reading && self.read(number, now())
+    fn is_over(&mut self, number: usize, turn: &impl TurnState) -> bool {
+        number == self.next_reading && self.read(number, turn)
     }
 
     #[inline(never)]
-    fn read(&mut self, number: usize, now: Duration) -> bool {
-        let elapsed = now.saturating_sub(self.began).as_nanos() as usize;
+    fn read(&mut self, number: usize, turn: &impl TurnState) -> bool {
+        let (now, (began, first)) = (turn.now(), self.began);
+        let elapsed = now.saturating_sub(began).as_nanos() as usize;
         let left = (MAX_POLLING.as_nanos() as usize).saturating_sub(elapsed);
-        let polls = number * left / elapsed.max(1);
+        if left == 0 && turn.has_sends() {
+            return true;
+        }
+        if left == 0 {
+            // The next send waits from now on.
+            self.began = (now, number);
+            self.next_reading = number + UNTIMED_POLLS;
+            return false;
+        }
+        let polls = (number - first) * left / elapsed.max(1);
         self.next_reading = number + polls.clamp(1, MAX_POLLS_PER_READING);
-        left == 0
+        false
     }
 }
 
@@ -447,17 +467,41 @@ impl Probe for Unmeasured {}
 mod tests {
     use super::*;
 
-    /// Returns after how many polls of this duration a turn ends, and how often it reads the clock.
-    fn polls_of(duration: Duration) -> (usize, u32) {
-        let (mut clock, readings) = (PollingClock::new(Duration::ZERO), Cell::new(0));
-        let is_over = |number: usize, clock: &mut PollingClock| {
-            clock.is_over(number, &|| {
-                readings.set(readings.get() + 1);
-                duration * number as u32
-            })
+    /// A turn whose polls take the same time each, and one of which is the first to send.
+    #[derive(Default)]
+    struct Polls {
+        duration: Duration,
+        first_to_send: usize,
+        number: Cell<usize>,
+        readings: Cell<u32>,
+    }
+
+    impl TurnState for Polls {
+        fn now(&self) -> Duration {
+            self.readings.set(self.readings.get() + 1);
+            self.duration * self.number.get() as u32
+        }
+
+        fn has_sends(&self) -> bool {
+            self.number.get() > self.first_to_send
+        }
+    }
+
+    /// Returns after how many polls a turn ends.
+    fn run(polls: &Polls) -> usize {
+        let mut clock = PollingClock::new(Duration::ZERO);
+        let is_over = |number: &usize| {
+            polls.number.set(*number);
+            clock.is_over(*number, polls)
         };
-        let polls = (0..).find(|number| is_over(*number, &mut clock)).expect("it is over");
-        (polls, readings.get())
+        (0..10_000).find(is_over).unwrap_or(10_000)
+    }
+
+    /// Returns after how many polls of this duration a turn ends that has sends from the beginning,
+    /// and how often it reads the clock.
+    fn polls_of(duration: Duration) -> (usize, u32) {
+        let polls = Polls { duration, ..Polls::default() };
+        (run(&polls), polls.readings.get())
     }
 
     #[test]
@@ -470,5 +514,17 @@ mod tests {
         let (polls, readings) = polls_of(Duration::from_nanos(100));
         assert!((1000..=1064).contains(&polls), "{polls} polls");
         assert!(readings <= 20, "{readings} readings");
+    }
+
+    #[test]
+    fn a_turn_without_sends_goes_on_and_a_send_waits_no_longer_than_two_windows() {
+        let duration = Duration::from_micros(3);
+        let polls = Polls { duration, first_to_send: usize::MAX, ..Polls::default() };
+        assert_eq!(run(&polls), 10_000);
+        for first_to_send in [40, 500, 777] {
+            let ends = run(&Polls { duration, first_to_send, ..Polls::default() });
+            let waited = duration * (ends - first_to_send) as u32;
+            assert!(waited <= 2 * MAX_POLLING, "a send of poll {first_to_send} waited {waited:?}");
+        }
     }
 }

@@ -4,7 +4,7 @@
 use super::run_queue::{self, is_owner};
 use super::*;
 use crate::tasks::remote::Remote;
-use crate::tasks::run_queue::Unmeasured;
+use crate::tasks::run_queue::{TurnState, Unmeasured};
 use Fate::{AbortsItself, Completes, IsAborted, OutlivesItsOwner, Panics};
 use std::cell::Cell;
 use std::panic::resume_unwind;
@@ -15,6 +15,19 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::task::{Wake, Waker};
 use std::thread;
 use std::time::Duration;
+
+/// A turn that takes no time.
+struct Timeless;
+
+impl TurnState for Timeless {
+    fn now(&self) -> Duration {
+        Duration::ZERO
+    }
+
+    fn has_sends(&self) -> bool {
+        false
+    }
+}
 
 const RACE_ROUNDS: usize = if cfg!(miri) { 2 } else { 100 };
 /// Number of turns after which a test gives up.
@@ -43,7 +56,7 @@ impl Owner {
 
     fn turn(&self) {
         self.run_queue.extend(self.remote.take());
-        self.run_queue.run(1024, &Unmeasured, || Duration::ZERO);
+        self.run_queue.run(1024, &Unmeasured, &Timeless);
     }
 
     /// Runs turns, and lets other threads run in between.
