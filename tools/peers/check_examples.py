@@ -28,6 +28,7 @@ MODULES = {
     "cluster": "cluster",
     "dns": "dns",
     "echo": "echoes",
+    "log": "log",
     "proxy": "proxy",
     "redis": "redis",
     "shards": "echoes",

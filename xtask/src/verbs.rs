@@ -94,13 +94,23 @@ pub(crate) fn test() -> Outcome {
     tests.run_tests()
 }
 
-/// Runs the simulated workload and a graceful shutdown with this many seeds, starting at 0. A
-/// failed test prints how to repeat it.
+/// Runs the simulated workload, a graceful shutdown, and the example `log` under power cuts with
+/// this many seeds, starting at 0. A failed test prints how to repeat it.
 pub(crate) fn sim(seeds: u64) -> Outcome {
     let shutdown = "network::signals::a_graceful_shutdown_loses_no_line_under_faults";
-    let names = ["sim::chaos", "sim::chaos_without_a_ring", "sim::one_seed_is_one_run", shutdown];
+    let power_cuts = "log::the_log_survives_power_cuts_and_failing_disks";
+    let names = [
+        "sim::chaos",
+        "sim::chaos_without_a_ring",
+        "sim::one_seed_is_one_run",
+        shutdown,
+        power_cuts,
+    ];
     Step::run_each(&names, |name| {
-        let test = format!("test --release -p annulus --test suite -- --exact --nocapture {name}");
+        // The broker reports each fault, which is too much to print for many seeds.
+        let (program, how) =
+            if name == power_cuts { ("power_cuts", "") } else { ("suite", "--nocapture ") };
+        let test = format!("test --release -p annulus --test {program} -- --exact {how}{name}");
         Step::new("cargo", &test).env("ANNULUS_SIM_SEEDS", &seeds.to_string())
     })
 }

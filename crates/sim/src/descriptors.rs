@@ -15,7 +15,8 @@ pub(crate) const FIRST_DESCRIPTOR: RawFd = 10_000;
 pub(crate) enum File {
     Socket(u32),
     Ring(u32),
-    OnDisk(u32),
+    /// A file on a disk: the number of the disk, and of the open file there.
+    OnDisk(u32, u32),
     Epoll(u32),
     Timer(u32),
 }

@@ -1,5 +1,6 @@
 //! Several hosts on one simulated kernel.
 
+use crate::fs::{Device, Disk};
 use crate::net::Link;
 use crate::sim::Sim;
 use crate::timeline::nanos;
@@ -33,8 +34,26 @@ pub trait Hosts {
     ///
     /// The descriptors and rings of the host stay open until they are closed, which takes no time.
     /// File operations that wait for the device end with EIO and have no effect. File calls fail
-    /// with EIO until the restart. The page cache is kept, because all hosts share one disk.
+    /// with EIO until the restart. The page cache is kept, as if only the program had ended.
     fn crash(&self, host: IpAddr);
+
+    /// Like [`crash`](Self::crash), but the host's disk also loses its power: it keeps what was
+    /// synced and a random choice of the rest, also of writes that wait for the device. Files that
+    /// are still open can only be closed.
+    fn cut_power(&self, host: IpAddr);
+
+    /// Returns a copy of a host's disk as it is at this moment, without open files. It begins as a
+    /// copy of [`Sim::disk`](crate::Sim::disk).
+    fn disk_of(&self, host: IpAddr) -> Disk;
+
+    /// Gives a host another disk. Files that are open on the old one can only be closed.
+    fn set_disk_of(&self, host: IpAddr, disk: Disk);
+
+    /// Returns the device of a host's disk.
+    fn device_of(&self, host: IpAddr) -> Device;
+
+    /// Replaces the device of a host's disk from now on.
+    fn set_device_of(&self, host: IpAddr, device: Device);
 
     /// Ends all file operations that wait for the device, on all hosts, with EIO and without an
     /// effect. The end of a run does this, so that no write or sync completes after it.
@@ -67,6 +86,28 @@ impl Hosts for Sim {
 
     fn crash(&self, host: IpAddr) {
         self.world.borrow_mut().crash(host);
+    }
+
+    fn cut_power(&self, host: IpAddr) {
+        self.world.borrow_mut().cut_power(host);
+    }
+
+    fn disk_of(&self, host: IpAddr) -> Disk {
+        self.host_disk(Some(host))
+    }
+
+    fn set_disk_of(&self, host: IpAddr, disk: Disk) {
+        self.world.borrow_mut().disks.replace(host, disk);
+    }
+
+    fn device_of(&self, host: IpAddr) -> Device {
+        let disks = &mut self.world.borrow_mut().disks;
+        let disk = disks.of_host(Some(host));
+        disks.at(disk).device()
+    }
+
+    fn set_device_of(&self, host: IpAddr, device: Device) {
+        self.set_host_device(Some(host), device);
     }
 
     fn abandon_device_work(&self) {

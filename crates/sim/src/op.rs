@@ -1,6 +1,7 @@
 //! Operations in flight.
 
 use crate::descriptors::FileId;
+use crate::fs::DiskId;
 use crate::memory::{DiskCall, MessageHeader};
 use crate::memory_range::{Checksum, MemoryRange};
 use crate::net::{SendOptions, Side, SocketId};
@@ -153,6 +154,7 @@ pub(crate) struct Ancillary {
 pub(crate) struct PendingFileCall {
     /// Taken when the device is done.
     pub(crate) call: Option<DiskCall>,
+    pub(crate) disk: DiskId,
     pub(crate) after: Nanos,
     /// Open files that the call holds.
     pub(crate) held: Vec<FileId>,

@@ -3,7 +3,7 @@
 
 use crate::counts::Counts;
 use crate::faults::Faults;
-use crate::fs::Disk;
+use crate::fs::{Device, Disk};
 use crate::memory::{FileRequest, RegisterArgument, SubmittedEntry};
 use crate::timeline::nanos;
 use crate::world::World;
@@ -99,15 +99,35 @@ impl Sim {
         self.world.borrow().check();
     }
 
-    /// Returns a copy of the disk, with its page cache but without open files, for another
-    /// simulation. Use [`Disk::after_power_cut`] on it to simulate a power cut.
+    /// Returns a copy of the disk as it is at this moment, with its page cache but without open
+    /// files, for another simulation. What is in flight has not happened yet. Use
+    /// [`Disk::after_power_cut`] on it to simulate a power cut. Hosts of a network have disks of
+    /// their own ([`Hosts::disk_of`](crate::Hosts::disk_of)).
     pub fn disk(&self) -> Disk {
-        self.world.borrow().disk.without_open_files()
+        self.host_disk(None)
     }
 
-    /// Drops from the page cache all pages that are also on the device.
+    pub(crate) fn host_disk(&self, host: Option<IpAddr>) -> Disk {
+        let disks = &mut self.world.borrow_mut().disks;
+        let disk = disks.of_host(host);
+        disks.at(disk).without_open_files()
+    }
+
+    /// Replaces the device of the disk from now on, for example with one that fails or is full.
+    pub fn set_device(&self, device: Device) {
+        self.set_host_device(None, device);
+    }
+
+    pub(crate) fn set_host_device(&self, host: Option<IpAddr>, device: Device) {
+        let disks = &mut self.world.borrow_mut().disks;
+        let disk = disks.of_host(host);
+        disks.at_mut(disk).set_device(device);
+    }
+
+    /// Drops all pages from the page cache that are also on the device, on all disks. Pages that a
+    /// sync has failed to write are dropped too, and read as they are on the device.
     pub fn drop_page_cache(&self) {
-        self.world.borrow_mut().disk.drop_cache();
+        self.world.borrow_mut().disks.drop_cache();
     }
 
     /// Replaces the faults for the rest of the run.

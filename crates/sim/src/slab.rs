@@ -71,6 +71,10 @@ impl<T> Slab<T> {
         self.slots.len() - self.free.len()
     }
 
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
+        self.slots.iter_mut().flatten()
+    }
+
     /// Returns all values with their slot numbers, in ascending order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
         (0..).zip(&self.slots).filter_map(|(index, slot)| Some((index, slot.as_ref()?)))

@@ -5,12 +5,15 @@ use super::call::{CallArgs, CallSite, Plain};
 use super::metadata::{Metadata, Stat};
 use super::open::OpenOptions;
 use super::open_file::{AT_EMPTY_PATH, CursorGuard, OpenFile};
+use super::path::QuotedPath;
+use crate::errors::with_text;
 use crate::file_policy::{CallKind, Class, DeviceId, Policy};
 use crate::tasks::consume_budget;
 use crate::time::sleep;
 use annulus_kernel::file::{CURSOR_OFFSET, FileCall};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
+use rustix::process::{Resource, getrlimit};
 use std::fmt;
 use std::fs::Permissions;
 use std::io::{self, SeekFrom};
@@ -150,30 +153,72 @@ impl File {
         OpenOptions::new().write(true).create(true).truncate(true).open(path).await
     }
 
-    /// Explains why direct I/O was refused, which the system's error does not.
+    /// Explains an error that the system's text does not explain: which bytes of which file it
+    /// concerns, and what to do. Other errors stay as they are.
     #[cold]
     pub(super) async fn explain(
         &self,
         error: io::Error,
+        class: Class,
         address: usize,
         len: usize,
         offset: u64,
     ) -> io::Error {
-        if !(self.direct && error.raw_os_error() == Some(Errno::INVAL.raw_os_error())) {
-            return error;
-        }
-        let Ok(Alignment { memory, offset: step }) = self.alignment().await else { return error };
+        let (doing, is_write) =
+            if class == Class::Write { ("writing", true) } else { ("reading", false) };
+        let remedy = match Errno::from_io_error(&error) {
+            Some(Errno::INVAL) if self.direct => {
+                match self.misalignment(address, len, offset).await {
+                    Some(text) => text,
+                    None => return error,
+                }
+            }
+            Some(Errno::NOSPC) if is_write => "free some space, and write again".to_owned(),
+            Some(Errno::DQUOT) if is_write => "free some of the quota, and write again".to_owned(),
+            Some(Errno::FBIG) if is_write => match getrlimit(Resource::Fsize).current {
+                Some(limit) => {
+                    format!(
+                        "the process may write files of {limit} bytes: raise RLIMIT_FSIZE (ulimit -f)"
+                    )
+                }
+                None => "the file system allows no file that long".to_owned(),
+            },
+            Some(Errno::BADF) if is_write => {
+                "open the file for writing, with OpenOptions::write or append".to_owned()
+            }
+            _ => return error,
+        };
+        let place = if offset == CURSOR_OFFSET {
+            "at the cursor".to_owned()
+        } else {
+            format!("at offset {offset}")
+        };
+        let name = self.shown_name();
+        let text = format!("{doing} {len} bytes {place} of {name}: {error}; {remedy}");
+        with_text(error, text)
+    }
+
+    /// Returns what is not aligned in a call of direct I/O.
+    async fn misalignment(&self, address: usize, len: usize, offset: u64) -> Option<String> {
+        let Alignment { memory, offset: step } = self.alignment().await.ok()?;
         let wrong = |what: &str, value: u64, step: u64| {
-            let text = format!("direct I/O needs {what} in multiples of {step}, not {value}");
-            io::Error::new(io::ErrorKind::InvalidInput, text)
+            Some(format!("direct I/O needs {what} in multiples of {step}, not {value}"))
         };
         let from = if offset == CURSOR_OFFSET { 0 } else { offset };
         match (address % memory, len as u64 % step, from % step) {
-            (0, 0, 0) => error,
+            (0, 0, 0) => None,
             (0, 0, _) => wrong("offsets", offset, step),
             (0, _, _) => wrong("lengths", len as u64, step),
             (past, _, _) => wrong("addresses", past as u64, memory as u64),
         }
+    }
+
+    /// Returns the file's path for an error. The file does not keep its path, so the kernel is
+    /// asked, which takes a few microseconds. A simulated kernel cannot tell it.
+    fn shown_name(&self) -> String {
+        let link = format!("/proc/self/fd/{}", self.open.fd.raw());
+        let path = self.open.core.kernel.real_descriptors().then(|| std::fs::read_link(link).ok());
+        path.flatten().map_or("the file".to_owned(), |path| QuotedPath(&path).to_string())
     }
 
     /// Returns the call site of a call of this class on this file that moves at most `bytes` bytes.

@@ -7,6 +7,7 @@ use super::dir::Dir;
 use super::file::File;
 use super::open_file::OpenFile;
 use super::path::{about, c_path, with_c_path};
+use crate::errors::with_text;
 use crate::file_policy::{CallKind, Class, DeviceId, PathEntry, Place, Policy, Start};
 use annulus_kernel::Fd;
 use annulus_kernel::file::{FileCall, OpenHow, PathAt};
@@ -240,7 +241,15 @@ impl OpenOptions {
     /// Adds the path to an error, and explains the error of a path that must stay in its directory.
     pub(super) fn wrong(&self, path: &Path, error: io::Error) -> io::Error {
         let error = if self.beneath { explain_beneath(error) } else { error };
-        about("opening", path, error)
+        let remedy = match Errno::from_io_error(&error) {
+            Some(Errno::INVAL) if self.direct => {
+                "the file system may have no direct I/O: open the file without `direct`"
+            }
+            Some(Errno::ROFS) => "the file system is mounted read-only",
+            _ => return about("opening", path, error),
+        };
+        let text = format!("{error}; {remedy}");
+        about("opening", path, with_text(error, text))
     }
 
     fn how(&self) -> OpenHow {

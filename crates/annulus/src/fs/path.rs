@@ -61,7 +61,7 @@ pub(super) fn about_two(words: [&str; 2], from: &Path, to: &Path, error: io::Err
 }
 
 /// A path as shown in errors: cut if it is long.
-struct QuotedPath<'a>(&'a Path);
+pub(super) struct QuotedPath<'a>(pub(super) &'a Path);
 
 impl fmt::Display for QuotedPath<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

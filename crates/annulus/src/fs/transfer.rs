@@ -190,7 +190,7 @@ impl File {
             Err(error) => {
                 let len = args.buf.bytes_total() - args.done;
                 let address = args.buf.as_ptr() as usize + args.done;
-                (Err(self.explain(error, address, len, args.offset).await), args)
+                (Err(self.explain(error, Class::Read, address, len, args.offset).await), args)
             }
         }
     }
@@ -232,7 +232,7 @@ impl File {
             Err(error) => {
                 let len = args.buf.bytes_init() - args.done;
                 let address = args.buf.as_ptr() as usize + args.done;
-                (Err(self.explain(error, address, len, args.offset).await), args)
+                (Err(self.explain(error, Class::Write, address, len, args.offset).await), args)
             }
         }
     }

@@ -1,5 +1,6 @@
 //! Random disturbances of a network.
 
+use super::devices::DeviceOverlay;
 use super::network::Network;
 use super::pairs::Overlay;
 use super::{Random, seeds};
@@ -10,13 +11,14 @@ use std::net::IpAddr;
 use std::ops::Range;
 use std::time::Duration;
 
-/// A kind of disturbance of one host or of the network between two hosts.
+/// A kind of disturbance: of a pair of hosts, of one host, or of its disk.
 ///
 /// ```
 /// use annulus::sim::{Disturbance, Disturbances};
 ///
 /// let gentle = Disturbances { kinds: &[Disturbance::Delay, Disturbance::Slow], ..Disturbances::default() };
 /// assert!(gentle.kinds.iter().all(|kind| Disturbance::ALL.contains(kind)));
+/// assert!(!Disturbances::default().kinds.contains(&Disturbance::FailingDisk));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -29,14 +31,36 @@ pub enum Disturbance {
     Delay,
     /// The bandwidth is limited to between 100 and 10,000 bytes per second for some time.
     Slow,
-    /// One of the hosts, unless it is a client, loses power and starts again after some time. Its
-    /// connections are left half-open at its peers.
+    /// One of the hosts, unless it is a client, ends and starts again after some time. Its
+    /// connections are left half-open at its peers; its disk keeps what was written.
     Crash,
+    /// Like a crash, but the host's disk also loses what was not synced, or some of it.
+    PowerCut,
+    /// The operations of a host's disk take up to 200 ms longer on average for some time, and a few
+    /// of them much longer.
+    SlowDisk,
+    /// Three in ten reads, writes and syncs of a host's disk fail with EIO for some time.
+    FailingDisk,
+    /// A host's disk has no free space for some time.
+    FullDisk,
 }
 
 impl Disturbance {
     /// Every kind of disturbance.
-    pub const ALL: &'static [Self] =
+    pub const ALL: &'static [Self] = &[
+        Self::Partition,
+        Self::Reset,
+        Self::Delay,
+        Self::Slow,
+        Self::Crash,
+        Self::PowerCut,
+        Self::SlowDisk,
+        Self::FailingDisk,
+        Self::FullDisk,
+    ];
+
+    /// The kinds that do not affect disks, which are the default.
+    pub const NETWORK: &'static [Self] =
         &[Self::Partition, Self::Reset, Self::Delay, Self::Slow, Self::Crash];
 }
 
@@ -63,7 +87,8 @@ impl Disturbance {
 /// ```
 #[derive(Clone, Debug)]
 pub struct Disturbances {
-    /// The kinds of disturbances; all by default.
+    /// The kinds of disturbances; [`Disturbance::NETWORK`] by default. A program that keeps files
+    /// should also survive [`Disturbance::ALL`].
     pub kinds: &'static [Disturbance],
     /// The time between the beginnings of two disturbances: 10 ms to 5 s by default.
     pub pause: Range<Duration>,
@@ -74,7 +99,7 @@ pub struct Disturbances {
 impl Default for Disturbances {
     fn default() -> Self {
         Self {
-            kinds: Disturbance::ALL,
+            kinds: Disturbance::NETWORK,
             pause: Duration::from_millis(10)..Duration::from_secs(5),
             length: Duration::from_millis(1)..Duration::from_secs(20),
         }
@@ -96,8 +121,10 @@ pub(super) struct Chaos {
 enum Effect {
     Pair(IpAddr, IpAddr, Overlay),
     Reset(IpAddr, IpAddr),
+    Device(IpAddr, DeviceOverlay),
     /// Contains the host's index.
     Crash(usize),
+    PowerCut(usize),
 }
 
 impl Chaos {
@@ -185,7 +212,11 @@ impl Network {
                 self.shared.pairs.borrow_mut().disturb(sim, (a, b), number, overlay);
             }
             Effect::Reset(a, b) => sim.reset(a, b),
+            Effect::Device(host, overlay) => {
+                self.shared.devices.borrow_mut().disturb(sim, host, number, overlay);
+            }
             Effect::Crash(index) => self.crash_now(index, Some(number)),
+            Effect::PowerCut(index) => self.cut_power_now(index, Some(number)),
         }
     }
 
@@ -193,8 +224,9 @@ impl Network {
     fn end_effect(&self, number: u64, effect: Effect) {
         match effect {
             Effect::Pair(..) => self.shared.pairs.borrow_mut().calm(&self.shared.sim, number),
+            Effect::Device(..) => self.shared.devices.borrow_mut().calm(&self.shared.sim, number),
             Effect::Reset(..) => {}
-            Effect::Crash(index) => {
+            Effect::Crash(index) | Effect::PowerCut(index) => {
                 if self.shared.hosts.borrow()[index].down_by == Some(number) {
                     self.bounce_now(index);
                 }
@@ -214,6 +246,10 @@ impl Network {
         let (a, b) = (hosts[one].ip, hosts[other].ip);
         let effect = match kind {
             Disturbance::Crash => return can_crash.then_some(Effect::Crash(one)),
+            Disturbance::PowerCut => return can_crash.then_some(Effect::PowerCut(one)),
+            Disturbance::SlowDisk => Effect::Device(a, slow_device(random)),
+            Disturbance::FailingDisk => Effect::Device(a, DeviceOverlay::Failing),
+            Disturbance::FullDisk => Effect::Device(a, DeviceOverlay::Full),
             _ if one == other => return None,
             Disturbance::Partition => Effect::Pair(a, b, Overlay::Cut),
             Disturbance::Reset => Effect::Reset(a, b),
@@ -242,7 +278,16 @@ impl Network {
                 format!("the link of {} has {bandwidth} bytes/s", pair(a, b))
             }
             Effect::Reset(a, b) => format!("connections of {} are reset", pair(a, b)),
+            Effect::Device(host, overlay) => {
+                let name = self.shared.names.name(host);
+                match overlay {
+                    DeviceOverlay::Slow(mean) => format!("the disk of {name} is {mean:?} slower"),
+                    DeviceOverlay::Failing => format!("the disk of {name} is failing"),
+                    DeviceOverlay::Full => format!("the disk of {name} is full"),
+                }
+            }
             Effect::Crash(index) => format!("{} crashes", self.name(index)),
+            Effect::PowerCut(index) => format!("{} loses its power", self.name(index)),
         }
     }
 
@@ -254,6 +299,10 @@ impl Network {
 fn delay(random: &mut Random) -> Overlay {
     let [latency, jitter] = [(); 2].map(|()| Duration::from_micros(random.below(500_000)));
     Overlay::Delay { latency, jitter }
+}
+
+fn slow_device(random: &mut Random) -> DeviceOverlay {
+    DeviceOverlay::Slow(Duration::from_micros(random.between(1, 200_000)))
 }
 
 fn slow(random: &mut Random) -> Overlay {

@@ -36,6 +36,7 @@
 //! # .unwrap();
 //! ```
 
+mod devices;
 mod disturb;
 mod host;
 mod network;
@@ -127,6 +128,7 @@ pub use annulus_sim::{Counts, Sim};
 ///     let mut journal = File::create("/journal").await?;
 ///     journal.write_all("synced").await.0?;
 ///     journal.sync_all().await?;
+///     File::open("/").await?.sync_all().await?; // The name, which is not in the file.
 ///     journal.write_all(", and not").await.0
 /// })?;
 /// for seed in 0..10 {
@@ -135,6 +137,24 @@ pub use annulus_sim::{Counts, Sim};
 ///     assert!(found.starts_with(b"synced"));
 /// }
 /// # std::io::Result::Ok(())
+/// ```
+///
+/// A device that is slow, full or fails, from some moment on:
+///
+/// ```
+/// use annulus::fs;
+/// use annulus::sim::{Device, Sim, run_on};
+/// use std::io::{self, ErrorKind};
+///
+/// let sim = Sim::builder(1).build();
+/// run_on(&sim, annulus::Runtime::builder(), async {
+///     fs::write("/file", vec![1; 8192]).await?;
+///     sim.set_device(Device { capacity: 8192, ..Device::default() });
+///     let full = fs::write("/other", vec![1; 8192]).await.unwrap_err();
+///     assert_eq!(full.kind(), ErrorKind::StorageFull);
+///     io::Result::Ok(())
+/// })?;
+/// # io::Result::Ok(())
 /// ```
 #[doc(inline)]
 pub use annulus_sim::{Device, Disk};

@@ -1,9 +1,10 @@
 //! Several hosts in one simulation, and changes to the network between them.
 
+use super::devices::Devices;
 use super::disturb::{Chaos, Disturbances};
 use super::host::{Host, Program};
 use super::pairs::Pairs;
-use super::{Link, Random, Sim};
+use super::{Device, Disk, Link, Random, Sim};
 use crate::signal::Signal;
 use crate::{Builder, Runtime};
 use annulus_kernel::Kernel;
@@ -33,8 +34,9 @@ const LOCALHOST: &str = "localhost";
 /// A *host* runs a service, which can be [crashed](Self::crash) and [restarted](Self::bounce). A
 /// *client* runs once; the run ends when all clients have. Both connect to hosts by name:
 /// `TcpStream::connect("server:80")`. A host binds to its own address: the wildcard and the
-/// loopback address mean that address. Hosts have only IPv4 addresses. All hosts share the disk and
-/// the paths of Unix sockets.
+/// loopback address mean that address. Hosts have only IPv4 addresses. Each has its own
+/// [disk](Self::disk), which begins as a copy of the kernel's
+/// ([`SimBuilder::disk`](super::SimBuilder::disk)). All hosts share the paths of Unix sockets.
 ///
 /// A program may hold the network. The network is still freed, because its [run](Self::run) drops
 /// all programs at the end. A network that never runs is freed only if no program holds it.
@@ -107,6 +109,8 @@ pub(super) struct NetworkState {
     pub(super) changes: RefCell<Vec<Change>>,
     /// Partitions, links and disturbances of pairs of hosts.
     pub(super) pairs: RefCell<Pairs>,
+    /// Devices of hosts, and their disturbances.
+    pub(super) devices: RefCell<Devices>,
     /// The disturbances of the run, if any.
     pub(super) chaos: RefCell<Option<Chaos>>,
     /// The network's random number generator. The kernel has its own.
@@ -154,6 +158,7 @@ impl Network {
             names,
             changes: RefCell::default(),
             pairs: RefCell::default(),
+            devices: RefCell::default(),
             chaos: RefCell::default(),
             random: RefCell::new(Random::new(seed.rotate_left(32) ^ 0x0D15_7024)),
             time_limit: Cell::new(DEFAULT_TIME_LIMIT),
@@ -290,21 +295,138 @@ impl Network {
         self.request_for_pair(a, b, |a, b| Change::Link(a, b, link))
     }
 
-    /// Cuts a host's power: its program and all its tasks are dropped, anything that their
+    /// Ends a host at once: its program and all its tasks are dropped, anything that their
     /// destructors send is lost, and its peers are not notified. The peers' connections are
     /// half-open: data that they send gets no answer, or a reset once the host is
     /// [back](Self::bounce). Data in flight to and from the host is lost, including datagrams. File
     /// operations that wait for the device have no effect.
     ///
-    /// **The disk keeps data that was written but not synced**, because all hosts share it: for
-    /// files, a crash only ends the process. To simulate a loss of power, end the run and start
-    /// another on the disk [after a power cut](super::Disk::after_power_cut) of [`Sim::disk`].
+    /// The disk keeps data that was written but not synced, as if the program had been killed and
+    /// the network had failed. See [`power_cut`](Self::power_cut).
     ///
     /// # Errors
     /// Returns an error if the name is unknown or belongs to a client.
     pub fn crash(&self, name: &str) -> io::Result<()> {
         let index = self.service(name)?;
         self.request(Change::Crash(index));
+        Ok(())
+    }
+
+    /// Cuts a host's power: like [`crash`](Self::crash), but the host's disk also loses what was
+    /// not synced, or some of it. [`bounce`](Self::bounce) starts the host again, on what has
+    /// survived.
+    ///
+    /// - Bytes that were not synced survive or not, in sectors of 512 bytes.
+    /// - A name that was created, renamed or removed since the last sync of its *directory* may
+    ///   still have its old state.
+    /// - A file may have its new length without the bytes, which are then zeros.
+    /// - A write past the cache that is in flight may have reached the device in part.
+    ///
+    /// ```
+    /// use annulus::fs::{self, File};
+    /// use annulus::sim::Network;
+    /// use annulus::time::sleep;
+    /// use std::io;
+    /// use std::time::Duration;
+    ///
+    /// /// Keeps a counter of its starts in a file.
+    /// async fn count_starts() -> io::Result<()> {
+    ///     let count = fs::read("/starts").await.map_or(0, |bytes| bytes.len());
+    ///     let file = File::create("/new").await?;
+    ///     file.write_all_at(vec![b'|'; count + 1], 0).await.0?;
+    ///     file.sync_all().await?; // The bytes.
+    ///     fs::rename("/new", "/starts").await?;
+    ///     File::open("/").await?.sync_all().await // The name.
+    /// }
+    ///
+    /// let network = Network::new(7);
+    /// network.host("server", count_starts)?;
+    /// let faults = network.clone();
+    /// network.client("test", async move {
+    ///     for _ in 0..10 {
+    ///         sleep(Duration::from_secs(1)).await;
+    ///         faults.power_cut("server")?;
+    ///         faults.bounce("server")?;
+    ///     }
+    ///     sleep(Duration::from_secs(1)).await;
+    ///     io::Result::Ok(())
+    /// })?;
+    /// network.run()?;
+    /// // The disk of the host, for another run.
+    /// let disk = network.disk("server")?;
+    /// let sim = annulus::sim::Sim::builder(1).disk(disk).build();
+    /// let starts = annulus::sim::run_on(&sim, annulus::Runtime::builder(), fs::read("/starts"))?;
+    /// assert_eq!(starts.len(), 11);
+    /// # io::Result::Ok(())
+    /// ```
+    ///
+    /// # Errors
+    /// Returns an error if the name is unknown or belongs to a client.
+    pub fn power_cut(&self, name: &str) -> io::Result<()> {
+        let index = self.service(name)?;
+        self.request(Change::PowerCut(index));
+        Ok(())
+    }
+
+    /// Returns a copy of a host's disk as it is at this moment, with its page cache. Pass it to
+    /// [`set_disk`](Self::set_disk) of another network to continue there, after
+    /// [`Disk::after_power_cut`] if the end of the run is a power cut.
+    ///
+    /// # Errors
+    /// Returns an error if the name is unknown.
+    pub fn disk(&self, name: &str) -> io::Result<Disk> {
+        Ok(self.shared.sim.disk_of(self.address(name)?))
+    }
+
+    /// Gives a host another disk.
+    ///
+    /// # Errors
+    /// Returns an error if the name is unknown, or if the host is running.
+    pub fn set_disk(&self, name: &str, disk: Disk) -> io::Result<()> {
+        let ip = self.address(name)?;
+        let is_running = |host: &Host| host.ip == ip && host.running.is_some();
+        if self.shared.hosts.borrow().iter().any(is_running) {
+            return Err(refused(format!(
+                "'{name}' is running on its disk; set another one before the run, or after a crash"
+            )));
+        }
+        self.shared.sim.set_disk_of(ip, disk);
+        self.shared.devices.borrow_mut().forget(ip);
+        Ok(())
+    }
+
+    /// Replaces the device of a host's disk: a slower one, one that fails, or one that is full.
+    /// [Disturbances](Self::disturb) are added to it.
+    ///
+    /// ```
+    /// use annulus::fs::File;
+    /// use annulus::sim::{Device, Network};
+    /// use annulus::time::sleep;
+    /// use std::io;
+    /// use std::time::Duration;
+    ///
+    /// let network = Network::new(7);
+    /// let faults = network.clone();
+    /// network.client("writer", async move {
+    ///     let file = File::create("/journal").await?;
+    ///     file.write_all_at("a record", 0).await.0?;
+    ///     faults.set_device("writer", Device { sync_errors: 1000, ..Device::default() })?;
+    ///     sleep(Duration::from_millis(1)).await;
+    ///     assert!(file.sync_data().await.is_err());
+    ///     faults.set_device("writer", Device::default())?;
+    ///     sleep(Duration::from_millis(1)).await;
+    ///     assert!(file.sync_data().await.is_ok(), "it succeeds, although the record may be lost");
+    ///     io::Result::Ok(())
+    /// })?;
+    /// network.run()?;
+    /// # io::Result::Ok(())
+    /// ```
+    ///
+    /// # Errors
+    /// Returns an error if the name is unknown.
+    pub fn set_device(&self, name: &str, device: Device) -> io::Result<()> {
+        let ip = self.address(name)?;
+        self.request(Change::Device(ip, device));
         Ok(())
     }
 
@@ -369,9 +491,10 @@ impl Network {
         self.request(Change::Disturb(disturbances));
     }
 
-    /// Ends all disturbances: hosts that they have crashed start again, and partitions and links
-    /// return to what programs have set. Changes that a program has requested with
-    /// [`partition`](Self::partition), [`link`](Self::link) or [`crash`](Self::crash) remain.
+    /// Ends all disturbances: hosts that they have ended start again, and partitions, links and
+    /// devices return to what programs have set. Changes that a program has requested with
+    /// [`partition`](Self::partition), [`link`](Self::link), [`set_device`](Self::set_device) or
+    /// [`crash`](Self::crash) remain.
     pub fn calm(&self) {
         self.request(Change::Calm);
     }
@@ -462,8 +585,10 @@ pub(super) enum Change {
     Repair(IpAddr, IpAddr),
     Reset(IpAddr, IpAddr),
     Link(IpAddr, IpAddr, Option<Link>),
+    Device(IpAddr, Device),
     /// Contains the host's index.
     Crash(usize),
+    PowerCut(usize),
     Bounce(usize),
     Signal(usize, Signal),
     Disturb(Disturbances),
@@ -492,7 +617,9 @@ impl Network {
             Change::Repair(a, b) => shared.pairs.borrow_mut().cut(sim, a, b, false),
             Change::Reset(a, b) => sim.reset(a, b),
             Change::Link(a, b, link) => shared.pairs.borrow_mut().link(sim, a, b, link),
+            Change::Device(ip, device) => shared.devices.borrow_mut().set(sim, ip, device),
             Change::Crash(index) => self.crash_now(index, None),
+            Change::PowerCut(index) => self.cut_power_now(index, None),
             Change::Bounce(index) => self.bounce_now(index),
             Change::Signal(index, signal) => self.signal_now(index, signal),
             Change::Disturb(plan) => {
@@ -505,16 +632,25 @@ impl Network {
         Ok(())
     }
 
-    /// Cuts a host's power, for a program or for the disturbance with this number.
+    /// Ends a host, for a program or for the disturbance with this number.
     pub(super) fn crash_now(&self, index: usize, disturbance: Option<u64>) {
-        let ip = {
-            let host = &mut self.shared.hosts.borrow_mut()[index];
-            host.is_down = true;
-            host.down_by = disturbance;
-            host.ip
-        };
+        let ip = self.mark_down(index, disturbance);
         self.shared.sim.crash(ip);
         self.stop(index);
+    }
+
+    /// Like [`crash_now`](Self::crash_now), but the host's disk loses what was not synced.
+    pub(super) fn cut_power_now(&self, index: usize, disturbance: Option<u64>) {
+        let ip = self.mark_down(index, disturbance);
+        self.shared.sim.cut_power(ip);
+        self.stop(index);
+    }
+
+    fn mark_down(&self, index: usize, disturbance: Option<u64>) -> IpAddr {
+        let host = &mut self.shared.hosts.borrow_mut()[index];
+        host.is_down = true;
+        host.down_by = disturbance;
+        host.ip
     }
 
     /// Delivers a signal to a host that is running. The host ends if its program does not catch the

@@ -20,8 +20,8 @@ impl Drop for EndRunOnDrop<'_> {
         let Self(network) = self;
         let took = network.elapsed().saturating_sub(network.shared.start.get());
         Tally::note(|tally| tally.longest = tally.longest.max(took));
-        // The run ends at this moment: a host that ended in order would wait for its syncs, and data
-        // would become durable that no program saw synced.
+        // The run ends at this moment: a host that ended in order would wait for its syncs, and
+        // data would become durable that no program saw synced.
         let hosts: Vec<_> = network.shared.hosts.borrow().iter().map(|host| host.ip).collect();
         hosts.iter().for_each(|host| network.shared.sim.crash(*host));
         (0..network.count()).for_each(|index| network.stop(index));

@@ -91,6 +91,11 @@ mod programs {
     }
 
     #[test]
+    fn log_keeps_records() {
+        check("log");
+    }
+
+    #[test]
     fn proxy_passes_on() {
         check("proxy");
     }

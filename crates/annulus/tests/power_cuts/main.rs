@@ -1,4 +1,6 @@
-//! Power cuts under simulation.
+//! Power cuts and failing disks under simulation, and the example `log` on them.
 #![cfg(feature = "sim")]
 
+mod disks;
+mod log;
 mod recipe;

@@ -4,7 +4,7 @@
 use annulus::fs::{self, File, OpenOptions};
 use annulus::io::AsyncRecv;
 use annulus::net::{TcpListener, TcpStream};
-use annulus::sim::{FailedSeed, Network, Sim, find_failure, run_on};
+use annulus::sim::{Device, Disk, FailedSeed, Network, Sim, find_failure, run_on};
 use annulus::time::sleep;
 use annulus::{Runtime, spawn};
 use std::cell::Cell;
@@ -71,10 +71,11 @@ async fn serve(kind: Journal) -> io::Result<()> {
 /// records that were acknowledged, and those only.
 fn cut(seed: u64, kind: Journal) -> io::Result<()> {
     let acknowledged = Rc::new(Cell::new(0));
-    let mut sim = Sim::builder(seed).build();
+    let mut disk = Disk::new(Device::default());
     for round in 0..2 {
-        let network = Network::on(&sim, seed, Runtime::builder());
+        let network = Network::new(seed);
         network.host("server", move || serve(kind))?;
+        network.set_disk("server", disk)?;
         let last = acknowledged.clone();
         network.client("client", async move {
             let appends = async {
@@ -100,8 +101,8 @@ fn cut(seed: u64, kind: Journal) -> io::Result<()> {
             }
         })?;
         network.run()?;
-        let disk = network.sim().disk().after_power_cut(seed);
-        sim = Sim::builder(seed).disk(disk).build();
+        disk = network.disk("server")?.after_power_cut(seed);
+        let sim = Sim::builder(seed).disk(disk.clone()).build();
         let journal = run_on(&sim, Runtime::builder(), fs::read("/journal"))?;
         for number in 1..=acknowledged.get() {
             let found = journal.chunks(RECORD).nth(number as usize - 1);
@@ -142,8 +143,9 @@ fn a_sync_in_flight_at_the_end_of_a_run_has_no_effect() -> io::Result<()> {
         io::Result::Ok(())
     })?;
     network.run()?;
+    let disk = network.disk("client")?;
     let outcome = |seed| {
-        let sim = Sim::builder(1).disk(network.sim().disk().after_power_cut(seed)).build();
+        let sim = Sim::builder(1).disk(disk.after_power_cut(seed)).build();
         run_on(&sim, Runtime::builder(), fs::read("/file")).is_ok_and(|bytes| !bytes.is_empty())
     };
     let kept = (0..100).filter(|seed| outcome(*seed)).count();

@@ -17,7 +17,7 @@ const SEEK_END: u32 = 2;
 const SEEK_DATA: u32 = 3;
 const SEEK_HOLE: u32 = 4;
 
-/// The device of a simulated disk.
+/// The device of a simulated disk: how long it takes, and how often it fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Device {
     /// The time of a read that bypasses the page cache or finds a page missing in it.
@@ -26,22 +26,71 @@ pub struct Device {
     pub write: Duration,
     /// The time of a sync, in addition to the time of its write.
     pub sync: Duration,
+    /// The mean of a random time that each read, write and sync takes in addition. It is
+    /// distributed exponentially: one in a hundred takes at least 4.4 times the mean. Zero by
+    /// default.
+    pub jitter: Duration,
     /// Maximum size of all files together, in whole pages. Writing more fails with ENOSPC.
     pub capacity: u64,
     /// The alignment of memory, offset and length for direct I/O. Anything else fails with EINVAL.
     pub alignment: u32,
+    /// How many in a thousand reads from the device fail with EIO. Zero by default, like the other
+    /// rates.
+    pub read_errors: u16,
+    /// How many in a thousand writes to the device fail with EIO: direct writes, synchronous ones,
+    /// and syncs of files with cached changes. Some of the bytes may have reached the device.
+    pub write_errors: u16,
+    /// How many in a thousand syncs fail with EIO. As on Linux, each open file reports the failure
+    /// once, and the pages are clean afterwards: the next sync succeeds, without their bytes.
+    pub sync_errors: u16,
 }
 
 impl Default for Device {
-    /// Returns a fast device of 1 GiB: 80 µs to read, 20 µs to write, 500 µs to sync.
+    /// Returns a fast device of 1 GiB without errors: 80 µs to read, 20 µs to write, 500 µs to
+    /// sync.
     fn default() -> Self {
         Self {
             read: Duration::from_micros(80),
             write: Duration::from_micros(20),
             sync: Duration::from_micros(500),
+            jitter: Duration::ZERO,
             capacity: 1 << 30,
             alignment: 512,
+            read_errors: 0,
+            write_errors: 0,
+            sync_errors: 0,
         }
+    }
+}
+
+impl Device {
+    /// Draws a device: a fast or a slow one, which never fails, or fails rarely or often.
+    pub fn any(random: &mut Random) -> Self {
+        let micros = |random: &mut Random, most| Duration::from_micros(random.between(1, most));
+        let most = random.pick(&[100, 1_000, 100_000]);
+        let rate = |random: &mut Random| random.pick(&[0, 0, 0, 1, 10, 100]);
+        Self {
+            read: micros(random, most),
+            write: micros(random, most),
+            sync: micros(random, 10 * most),
+            jitter: micros(random, most),
+            read_errors: rate(random),
+            write_errors: rate(random),
+            sync_errors: rate(random),
+            ..Self::default()
+        }
+    }
+
+    /// Draws the time that an operation takes in addition to its usual one.
+    pub(crate) fn draw_jitter(&self, random: &mut Random) -> Nanos {
+        let mean = nanos(self.jitter);
+        if mean == 0 {
+            return 0;
+        }
+        // Each further step is half as likely, and the place within it is uniform, so 1.5 steps are
+        // the mean. Unlike a logarithm, this has the same result on every machine.
+        let step = mean / 3 * 2;
+        u64::from(random.bits().leading_zeros()) * step + random.below(step)
     }
 }
 
@@ -55,6 +104,17 @@ pub(crate) struct AnchoredPath {
     pub(crate) path: Vec<u8>,
 }
 
+/// How a call uses the device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum DeviceUse {
+    None,
+    Read,
+    Write,
+    /// A write that is followed by a sync of the file.
+    SyncedWrite(OpenId),
+    Sync(OpenId),
+}
+
 /// The memory of a call.
 pub(crate) type MemoryRanges = Box<[MemoryRange]>;
 
@@ -62,8 +122,9 @@ pub(crate) type MemoryRanges = Box<[MemoryRange]>;
 ///
 /// Written bytes are in the page cache at first, and on the device once they have been synced.
 /// After a power cut ([`after_power_cut`](Self::after_power_cut)), the disk has the synced bytes,
-/// an arbitrary choice of the other pages, the synced changes of names, and some of the oldest
-/// changes after those. Like in a journal, any sync makes all earlier changes of names durable.
+/// an arbitrary choice of the other sectors of 512 bytes, the synced changes of names, and in each
+/// directory some of the oldest changes after those. A change of a name is durable once its
+/// directory is synced: the sync of a new file alone does not make its name durable.
 #[derive(Clone, Debug)]
 pub struct Disk {
     pub(super) device: Device,
@@ -78,6 +139,10 @@ pub(super) struct OpenFile {
     pub(super) flags: OFlags,
     /// The offset of the next byte; in a directory, the position of the next entry.
     pub(super) cursor: u64,
+    /// Number of errors of the inode that were reported, here or before the open.
+    errors_seen: u32,
+    /// Whether the disk has lost its power since. The file can only be closed.
+    is_cut_off: bool,
 }
 
 impl Disk {
@@ -94,10 +159,27 @@ impl Disk {
         Self { device: self.device, tree, opens: Slab::new() }
     }
 
+    /// Cuts the power of this disk, and turns it on again. Files that are still open are cut off.
+    pub(crate) fn cut_power(&mut self, random: &mut Random) {
+        self.tree.cut_power(random);
+        self.opens.iter_mut().for_each(|open| open.is_cut_off = true);
+    }
+
+    /// Returns the device.
+    pub fn device(&self) -> Device {
+        self.device
+    }
+
+    /// Replaces the device from now on. Files keep their content even if it exceeds the capacity.
+    pub fn set_device(&mut self, device: Device) {
+        self.device = device;
+    }
+
     /// Returns the same disk without open files.
     pub(crate) fn without_open_files(&self) -> Self {
         let mut tree = self.tree.clone();
-        self.opens.iter().for_each(|(_, open)| tree.inode_mut(open.ino).opens -= 1);
+        let open = self.opens.iter().filter(|(_, open)| !open.is_cut_off);
+        open.for_each(|(_, open)| tree.inode_mut(open.ino).opens -= 1);
         tree.sweep();
         Self { device: self.device, tree, opens: Slab::new() }
     }
@@ -107,41 +189,58 @@ impl Disk {
         self.tree.files_mut().for_each(Pages::drop_cache);
     }
 
-    /// Returns how long a read takes. It takes time only if it bypasses the cache or a page is not
-    /// cached.
-    pub(crate) fn read_time(
+    /// Returns true if a read needs the device, because it is direct or a page is not cached.
+    pub(crate) fn read_needs_device(
         &self,
         file: OpenId,
         into: &MemoryRanges,
         offset: Option<u64>,
-    ) -> Nanos {
-        let Ok(pages) = self.pages(file) else { return 0 };
+    ) -> bool {
+        let Ok(pages) = self.pages(file) else { return false };
         let at = offset.unwrap_or(self.opens.at(file).cursor);
-        let hit = pages.is_cached(at, len(into)) && !self.is_direct(file);
-        if hit { 0 } else { nanos(self.device.read) }
+        self.is_direct(file) || !pages.is_cached(at, len(into))
     }
 
-    /// Returns how long a write takes. A cached write does not wait: a later sync writes its pages.
-    pub(crate) fn write_time(&self, file: OpenId) -> Nanos {
-        let Device { write, sync, .. } = self.device;
+    /// Returns how a write uses the device. A cached write does not: its pages are written by the
+    /// sync.
+    pub(crate) fn device_use_of_write(&self, file: OpenId) -> DeviceUse {
         match () {
-            () if self.is_synchronous(file) => nanos(write).saturating_add(nanos(sync)),
-            () if self.is_direct(file) => nanos(write),
-            () => 0,
+            () if self.is_synchronous(file) => DeviceUse::SyncedWrite(file),
+            () if self.is_direct(file) => DeviceUse::Write,
+            () => DeviceUse::None,
         }
     }
 
-    /// Returns how long a sync takes.
-    pub(crate) fn sync_time(&self, file: OpenId) -> Nanos {
-        let Device { write, sync, .. } = self.device;
-        let dirty = self.pages(file).is_ok_and(Pages::is_dirty);
-        nanos(sync).saturating_add(if dirty { nanos(write) } else { 0 })
+    /// Returns how long an operation takes at the device, without jitter.
+    pub(crate) fn time_of(&self, device_use: DeviceUse) -> Nanos {
+        let Device { read, write, sync, .. } = self.device;
+        match device_use {
+            DeviceUse::None => 0,
+            DeviceUse::Read => nanos(read),
+            DeviceUse::Write => nanos(write),
+            DeviceUse::SyncedWrite(_) => nanos(write).saturating_add(nanos(sync)),
+            DeviceUse::Sync(file) if self.is_dirty(file) => {
+                nanos(write).saturating_add(nanos(sync))
+            }
+            DeviceUse::Sync(_) => nanos(sync),
+        }
+    }
+
+    pub(crate) fn is_dirty(&self, file: OpenId) -> bool {
+        self.pages(file).is_ok_and(Pages::is_dirty)
     }
 
     pub(crate) fn close(&mut self, file: OpenId) {
         let open = self.opens.remove(file);
-        self.tree.inode_mut(open.ino).opens -= 1;
-        self.tree.sweep();
+        if !open.is_cut_off {
+            self.tree.inode_mut(open.ino).opens -= 1;
+            self.tree.sweep();
+        }
+    }
+
+    /// Returns true if a file was open when the disk lost its power.
+    pub(crate) fn is_cut_off(&self, file: OpenId) -> bool {
+        self.opens.at(file).is_cut_off
     }
 
     pub(crate) fn open(
@@ -178,8 +277,12 @@ impl Disk {
         {
             pages.set_len(0);
         }
-        self.tree.inode_mut(ino).opens += 1;
-        Ok(self.opens.insert(OpenFile { ino, flags, cursor: 0 }) as usize)
+        let inode = self.tree.inode_mut(ino);
+        inode.opens += 1;
+        // An error that nobody has seen is reported to the next one who opens the file.
+        let errors_seen = inode.errors - u32::from(inode.is_error_new);
+        let open = OpenFile { ino, flags, cursor: 0, errors_seen, is_cut_off: false };
+        Ok(self.opens.insert(open) as usize)
     }
 
     /// Returns the inode that a path starts from.
@@ -261,11 +364,7 @@ impl Disk {
     ) -> Result<usize, Errno> {
         self.check_alignment(file, from, offset)?;
         let bytes: Vec<u8> = from.iter().flat_map(|range| range.bytes()).collect();
-        let count = self.write_bytes(file, &bytes, offset)?;
-        if self.is_synchronous(file) {
-            self.sync(file)?;
-        }
-        Ok(count)
+        self.write_bytes(file, &bytes, offset)
     }
 
     /// Writes as many bytes as fit on the device.
@@ -368,12 +467,33 @@ impl Disk {
         Ok(count)
     }
 
+    /// Writes a file's bytes, or a directory's names, to the device. Reports an earlier failure
+    /// that this open file has not reported.
     pub(crate) fn sync(&mut self, file: OpenId) -> Result<usize, Errno> {
-        if let Ok(pages) = self.pages_mut(file) {
-            pages.sync();
+        match self.pages_mut(file) {
+            Ok(pages) => pages.sync(),
+            Err(_) => self.tree.commit(self.ino(file)),
         }
-        self.tree.commit();
-        Ok(0)
+        self.report_error(file)
+    }
+
+    /// Fails to write a file's bytes to the device.
+    pub(crate) fn fail_sync(&mut self, file: OpenId, random: &mut Random) -> Errno {
+        let Ok(pages) = self.pages_mut(file) else { return Errno::IO };
+        pages.fail_sync(random);
+        let inode = self.tree.inode_mut(self.opens.at(file).ino);
+        (inode.errors, inode.is_error_new) = (inode.errors + 1, true);
+        self.report_error(file).err().unwrap_or(Errno::IO)
+    }
+
+    fn report_error(&mut self, file: OpenId) -> Result<usize, Errno> {
+        let open = self.opens.at_mut(file);
+        let inode = self.tree.inode_mut(open.ino);
+        if open.errors_seen == inode.errors {
+            return Ok(0);
+        }
+        (open.errors_seen, inode.is_error_new) = (inode.errors, false);
+        Err(Errno::IO)
     }
 
     pub(crate) fn set_len(&mut self, file: OpenId, len: u64) -> Result<usize, Errno> {

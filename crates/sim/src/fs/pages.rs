@@ -6,6 +6,8 @@ use std::rc::Rc;
 
 /// Bytes per page.
 pub(super) const PAGE_SIZE: usize = 4096;
+/// Bytes per sector, which the device writes as a whole or not at all.
+const SECTOR_SIZE: usize = 512;
 
 /// The content of a file. Missing pages read as zeros.
 #[derive(Clone, Debug, Default)]
@@ -20,8 +22,11 @@ pub(super) struct Pages {
 #[derive(Clone, Debug)]
 struct Page {
     bytes: Rc<[u8; PAGE_SIZE]>,
-    /// Whether the device has other bytes for this page, or none.
+    /// The device has different content, or none, and the next sync writes the page.
     dirty: bool,
+    /// A sync has failed to write the page. It counts as clean, so no later sync writes it, unless
+    /// it is changed again.
+    lost: bool,
     cached: bool,
 }
 
@@ -126,7 +131,8 @@ impl Pages {
 
     /// Returns a page to write to, and marks it dirty.
     fn page_for_writing(&mut self, page: u64) -> &mut Page {
-        let empty = || Page { bytes: Rc::new([0; PAGE_SIZE]), dirty: true, cached: true };
+        let empty =
+            || Page { bytes: Rc::new([0; PAGE_SIZE]), dirty: true, lost: false, cached: true };
         let page = self.live.entry(page).or_insert_with(empty);
         (page.dirty, page.cached) = (true, true);
         page
@@ -144,37 +150,67 @@ impl Pages {
         self.len = len;
     }
 
-    /// Writes all pages and the length to the device.
+    /// Writes all dirty pages to the device.
     pub(super) fn sync(&mut self) {
-        self.durable.clear();
-        for (&number, page) in &mut self.live {
-            page.dirty = false;
+        self.durable.retain(|number, _| self.live.contains_key(number));
+        for (&number, page) in self.live.iter_mut().filter(|(_, page)| page.dirty) {
+            (page.dirty, page.lost) = (false, false);
             self.durable.insert(number, page.bytes.clone());
         }
         self.durable_len = self.len;
     }
 
-    /// Drops all pages from the cache that are also on the device.
-    pub(super) fn drop_cache(&mut self) {
-        self.live.values_mut().for_each(|page| page.cached = page.dirty);
-    }
-
-    /// Replaces the content with what remains after a power cut: the synced pages, and a random
-    /// choice of the unsynced ones.
-    pub(super) fn cut_power(&mut self, random: &mut Random) {
-        let mut kept = self.durable.clone();
-        for (&number, page) in self.live.iter().filter(|(_, page)| page.dirty) {
-            if random.chance(500) {
-                kept.insert(number, page.bytes.clone());
+    /// Fails to write the dirty pages to the device. Some have reached it anyway. All are clean
+    /// from now on, so a later sync succeeds without the others.
+    pub(super) fn fail_sync(&mut self, random: &mut Random) {
+        for (&number, page) in self.live.iter_mut().filter(|(_, page)| page.dirty) {
+            (page.dirty, page.lost) = (false, random.chance(500));
+            if !page.lost {
+                self.durable.insert(number, page.bytes.clone());
             }
         }
-        let reached = kept.keys().next_back().map_or(0, |last| (last + 1) * PAGE_SIZE as u64);
-        let len = match self.len {
-            longer if longer >= self.durable_len => longer.min(reached).max(self.durable_len),
-            shorter if random.chance(500) => shorter,
-            _ => self.durable_len,
+    }
+
+    /// Drops all clean pages from the cache. Pages that a sync has failed to write have the content
+    /// of the device from now on.
+    pub(super) fn drop_cache(&mut self) {
+        for (number, page) in &mut self.live {
+            page.cached = page.dirty;
+            if page.lost && !page.dirty {
+                let written = self.durable.get(number).cloned();
+                (page.bytes, page.lost) =
+                    (written.unwrap_or_else(|| Rc::new([0; PAGE_SIZE])), false);
+            }
+        }
+    }
+
+    /// Replaces the content with what remains after a power cut: the synced sectors, and a random
+    /// choice of the others. The file may have grown without the bytes, which are zeros then.
+    pub(super) fn cut_power(&mut self, random: &mut Random) {
+        let mut kept = self.durable.clone();
+        let mut reached = self.durable_len;
+        for (&number, page) in self.live.iter().filter(|(_, page)| page.dirty || page.lost) {
+            // All sectors, none, or any.
+            let per_mille = random.pick(&[0, 500, 1000]);
+            for start in (0..PAGE_SIZE).step_by(SECTOR_SIZE) {
+                if random.chance(per_mille) {
+                    let sector = start..start + SECTOR_SIZE;
+                    let bytes = kept.entry(number).or_insert_with(|| Rc::new([0; PAGE_SIZE]));
+                    Rc::make_mut(bytes)[sector.clone()]
+                        .copy_from_slice(&page.bytes[sector.clone()]);
+                    reached = reached.max(number * PAGE_SIZE as u64 + sector.end as u64);
+                }
+            }
+        }
+        let grown = self.len.min(reached).max(self.durable_len);
+        let lens = if self.len < self.durable_len {
+            [self.len, self.len, self.durable_len]
+        } else {
+            [self.len, grown, self.durable_len]
         };
-        let page = |(number, bytes)| (number, Page { bytes, dirty: false, cached: false });
+        let len = random.pick(&lens);
+        let page =
+            |(number, bytes)| (number, Page { bytes, dirty: true, lost: false, cached: false });
         self.live = kept.into_iter().map(page).collect();
         self.len = self.len.max(self.durable_len);
         self.set_len(len);
@@ -186,6 +222,7 @@ impl Pages {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::BTreeSet;
 
     #[test]
     fn unwritten_bytes_read_as_zero() {
@@ -220,22 +257,55 @@ mod tests {
     }
 
     #[test]
-    fn power_cut_keeps_synced_pages() {
-        let mut seen = [false; 2];
-        for seed in 0..50 {
+    fn power_cut_keeps_synced_pages_and_tears_others_at_sectors() {
+        let (mut lens, mut torn) = (BTreeSet::new(), 0);
+        for seed in 0..100 {
             let mut pages = Pages::default();
             pages.write(0, &[1; PAGE_SIZE]);
             pages.sync();
             pages.write(PAGE_SIZE as u64, &[2; PAGE_SIZE]);
-            pages.write(10, &[3; 10]);
+            pages.write(10, &[3; 1000]);
             pages.cut_power(&mut Random::new(seed));
             let got = pages.read(0, 3 * PAGE_SIZE, false);
-            assert!(got.len() == PAGE_SIZE || got.len() == 2 * PAGE_SIZE, "{}", got.len());
-            assert!(got[10] == 1 || got[10..20] == [3; 10]);
-            assert!(got[..10] == [1; 10] && got[20] == 1);
-            seen[got.len() / PAGE_SIZE - 1] = true;
+            assert!(got[..10] == [1; 10] && got[1010..PAGE_SIZE] == [1; PAGE_SIZE - 1010]);
+            let (first, second) = (&got[10..512], &got[512..1010]);
+            assert!([first, second].iter().all(|part| part.iter().all(|byte| *byte == part[0])));
+            assert!(matches!((first[0], second[0]), (1 | 3, 1 | 3)));
+            for sector in got[PAGE_SIZE..].chunks(SECTOR_SIZE) {
+                assert!(
+                    sector.iter().all(|byte| *byte == sector[0]) && [0, 2].contains(&sector[0])
+                );
+            }
+            torn += u32::from(first[0] != second[0]);
+            lens.insert(got.len());
         }
-        assert_eq!(seen, [true; 2]);
+        assert!(torn > 5, "{torn} of 100 power cuts have torn a page");
+        assert!(lens.contains(&PAGE_SIZE) && lens.contains(&(2 * PAGE_SIZE)), "{lens:?}");
+        assert!(lens.len() > 3 && lens.iter().all(|len| len % SECTOR_SIZE == 0), "{lens:?}");
+    }
+
+    #[test]
+    fn pages_of_a_failed_sync_are_clean_and_not_on_the_device() {
+        let (mut lost, mut kept) = (0, 0);
+        for seed in 0..50 {
+            let mut pages = Pages::default();
+            pages.write(0, &[1; 100]);
+            pages.sync();
+            pages.write(0, &[2; 100]);
+            pages.fail_sync(&mut Random::new(seed));
+            assert!(!pages.is_dirty());
+            assert_eq!(pages.read(0, 100, false), [2; 100], "the cache has lost the bytes");
+            pages.sync();
+            pages.drop_cache();
+            let got = pages.read(0, 100, false);
+            assert!(got == [1; 100] || got == [2; 100]);
+            (lost, kept) = (lost + u32::from(got[0] == 1), kept + u32::from(got[0] == 2));
+            pages.write(0, &[3]);
+            pages.sync();
+            pages.drop_cache();
+            assert_eq!(pages.read(0, 1, false), [3], "a page that was written again is lost");
+        }
+        assert!(lost > 10 && kept > 10, "{lost} lost, {kept} kept");
     }
 
     #[test]

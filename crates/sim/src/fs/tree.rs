@@ -18,6 +18,17 @@ pub(super) struct Inode {
     pub(super) links: u32,
     /// How many times the inode is open.
     pub(super) opens: u32,
+    /// Number of failed syncs. Each open file reports those that it has not reported yet, as one
+    /// error.
+    pub(super) errors: u32,
+    /// Whether no open file has reported the last error, so that the next open will.
+    pub(super) is_error_new: bool,
+}
+
+impl Inode {
+    fn new(node: Node, mode: u32, links: u32) -> Self {
+        Self { node, mode, links, opens: 0, errors: 0, is_error_new: false }
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -44,7 +55,7 @@ pub(super) struct Tree {
 
 impl Tree {
     pub(super) fn new() -> Self {
-        let root = Inode { node: Node::directory(ROOT_INO), mode: 0o755, links: 2, opens: 0 };
+        let root = Inode::new(Node::directory(ROOT_INO), 0o755, 2);
         let inodes = BTreeMap::from([(ROOT_INO, root)]);
         Self { inodes, next: ROOT_INO + 1, durable: BTreeMap::new(), journal: Vec::new() }
     }
@@ -131,7 +142,7 @@ impl Tree {
         let ino = self.next;
         self.next += 1;
         let links = if let Node::Dir { .. } = node { 2 } else { 1 };
-        self.inodes.insert(ino, Inode { node, mode, links, opens: 0 });
+        self.inodes.insert(ino, Inode::new(node, mode, links));
         self.change(vec![(dir, name.to_vec(), Some(ino))]);
         ino
     }
@@ -149,10 +160,42 @@ impl Tree {
         self.journal.push(change);
     }
 
-    /// Writes all changes of names so far to the device.
-    pub(super) fn commit(&mut self) {
-        let all = std::mem::take(&mut self.journal);
-        self.apply(all);
+    /// Writes the changes of names in a directory to the device, and earlier changes in other
+    /// directories that these depend on.
+    pub(super) fn commit(&mut self, dir: Ino) {
+        let mut dirs = BTreeSet::from([dir]);
+        let (mut committed, mut left) = (Vec::new(), Vec::new());
+        for change in std::mem::take(&mut self.journal).into_iter().rev() {
+            if change.iter().any(|(dir, ..)| dirs.contains(dir)) {
+                dirs.extend(change.iter().map(|(dir, ..)| *dir));
+                committed.push(change);
+            } else {
+                left.push(change);
+            }
+        }
+        left.reverse();
+        self.journal = left;
+        self.apply(committed.into_iter().rev());
+    }
+
+    /// Takes the changes from the journal that a power cut leaves: a random number of the oldest
+    /// ones in each directory. A change of two directories is kept or lost in both.
+    fn take_kept_changes(&mut self, random: &mut Random) -> Vec<NameChange> {
+        let mut left = BTreeMap::new();
+        for (dir, ..) in self.journal.iter().flatten() {
+            *left.entry(*dir).or_insert(0) += 1;
+        }
+        left.values_mut().for_each(|count| *count = random.below(*count + 1));
+        let mut kept = std::mem::take(&mut self.journal);
+        kept.retain(|change| {
+            let is_kept = change.iter().all(|(dir, ..)| left[dir] > 0);
+            for (dir, ..) in change {
+                let count = left.get_mut(dir).expect("counted above");
+                *count = if is_kept { count.saturating_sub(1) } else { 0 };
+            }
+            is_kept
+        });
+        kept
     }
 
     fn apply(&mut self, changes: impl IntoIterator<Item = NameChange>) {
@@ -177,14 +220,15 @@ impl Tree {
     }
 
     /// Replaces the tree with what remains after a power cut: the name changes that are on the
-    /// device, a random number of the oldest changes in the journal, and what [`Pages::cut_power`]
-    /// leaves of each file.
+    /// device, a random number of the oldest other changes in each directory, and what
+    /// [`Pages::cut_power`] leaves of each file.
     pub(super) fn cut_power(&mut self, random: &mut Random) {
-        let kept_changes = random.below(self.journal.len() as u64 + 1) as usize;
-        let journal = std::mem::take(&mut self.journal);
-        self.apply(journal.into_iter().take(kept_changes));
+        let kept = self.take_kept_changes(random);
+        self.apply(kept);
         let durable = self.durable.clone();
-        self.inodes.values_mut().for_each(|inode| (inode.links, inode.opens) = (0, 0));
+        for inode in self.inodes.values_mut() {
+            (inode.links, inode.opens, inode.is_error_new) = (0, 0, false);
+        }
         self.restore(ROOT_INO, ROOT_INO, &durable);
         self.sweep();
         self.files_mut().for_each(|pages| pages.cut_power(random));

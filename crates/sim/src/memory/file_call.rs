@@ -3,9 +3,8 @@
 
 use super::SubmittedEntry;
 use super::header::ranges;
-use crate::fs::{AnchoredPath, Disk, MemoryRanges, OpenId};
+use crate::fs::{AnchoredPath, DeviceUse, Disk, MemoryRanges, OpenId};
 use crate::memory_range::MemoryRange;
-use crate::timeline::Nanos;
 use annulus_kernel::IoVec;
 use annulus_kernel::file::{CURSOR_OFFSET, FileCall, FileStat, OpenHow, PathAt};
 use annulus_ring::op::rwf;
@@ -174,21 +173,19 @@ impl FileRequest {
             F::WriteVector { fd, vectors, count, offset: at } => {
                 DiskCall::write(disk, find(fd)?, vectors_of(vectors, count), offset(at))
             }
-            _ => return self.read_on_file(disk, find),
+            _ => return self.read_on_file(find),
         })
     }
 
     /// Like [`read`](Self::read), for the other calls on descriptors.
-    fn read_on_file(&self, disk: &Disk, find: FindOpenFile<'_>) -> Result<DiskCall, Errno> {
+    fn read_on_file(&self, find: FindOpenFile<'_>) -> Result<DiskCall, Errno> {
         use FileCall as F;
         let offset = |at: u64| (at != CURSOR_OFFSET).then_some(at);
         Ok(match self.0 {
             F::Sync { fd, .. } => {
-                let duration = disk.sync_time(find(fd)?);
-                DiskCall {
-                    duration,
-                    ..DiskCall::immediate(find(fd)?, |disk, file| disk.sync(*file))
-                }
+                // The world syncs the file, because the sync may fail.
+                let device_use = DeviceUse::Sync(find(fd)?);
+                DiskCall { device_use, ..DiskCall::immediate((), |_, ()| Ok(0)) }
             }
             F::SetLen { fd, len } => {
                 DiskCall::immediate(find(fd)?, move |disk, file| disk.set_len(*file, len))
@@ -263,8 +260,7 @@ type DiskAction = dyn FnOnce(&mut Disk, &MemoryRanges) -> CallResult;
 
 /// A file call on a disk, with its arguments copied.
 pub(crate) struct DiskCall {
-    /// The time that the device needs; zero if the call does not wait for it or fails at once.
-    pub(crate) duration: Nanos,
+    pub(crate) device_use: DeviceUse,
     /// The memory of the bytes to transfer.
     pub(crate) memory: MemoryRanges,
     /// Whether the call writes to that memory.
@@ -287,7 +283,8 @@ impl DiskCall {
         memory: MemoryRanges,
         action: impl FnOnce(&mut Disk, &MemoryRanges) -> CallResult + 'static,
     ) -> Self {
-        Self { duration: 0, memory, fills: false, opens: false, action: Box::new(action) }
+        let device_use = DeviceUse::None;
+        Self { device_use, memory, fills: false, opens: false, action: Box::new(action) }
     }
 
     fn read(
@@ -297,17 +294,24 @@ impl DiskCall {
         offset: Option<u64>,
         nowait: bool,
     ) -> Self {
-        let duration = if nowait { 0 } else { disk.read_time(file, &into, offset) };
+        let waits = !nowait && disk.read_needs_device(file, &into, offset);
+        let device_use = if waits { DeviceUse::Read } else { DeviceUse::None };
         let read =
             move |disk: &mut Disk, into: &MemoryRanges| disk.read(file, into, offset, nowait);
-        Self { duration, fills: true, ..Self::transfer(into, read) }
+        Self { device_use, fills: true, ..Self::transfer(into, read) }
     }
 
     fn write(disk: &Disk, file: OpenId, from: MemoryRanges, offset: Option<u64>) -> Self {
         let write = move |disk: &mut Disk, from: &MemoryRanges| disk.write(file, from, offset);
-        Self { duration: disk.write_time(file), ..Self::transfer(from, write) }
+        Self { device_use: disk.device_use_of_write(file), ..Self::transfer(from, write) }
     }
 
+    /// Returns true if the call writes bytes to the device.
+    pub(crate) fn is_write(&self) -> bool {
+        matches!(self.device_use, DeviceUse::Write | DeviceUse::SyncedWrite(_))
+    }
+
+    /// Makes the call. For a sync, this does nothing yet, and a synchronous write is not synced.
     pub(crate) fn perform(self, disk: &mut Disk) -> CallResult {
         (self.action)(disk, &self.memory)
     }
@@ -315,7 +319,7 @@ impl DiskCall {
 
 impl fmt::Debug for DiskCall {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("DiskCall").field("duration", &self.duration).finish_non_exhaustive()
+        f.debug_struct("DiskCall").field("device_use", &self.device_use).finish_non_exhaustive()
     }
 }
 

@@ -38,7 +38,7 @@ impl World {
                 Outcome::Done(OpResult { flags, ..OpResult::good(0) })
             }
             OpKind::File(work) => match work.call.take() {
-                Some(call) => Outcome::done(self.perform_call(call)),
+                Some(call) => Outcome::done(self.perform_call(work.disk, call)),
                 None => Outcome::Waits,
             },
             _ => Outcome::Waits,

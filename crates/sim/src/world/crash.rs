@@ -1,6 +1,7 @@
 //! The crash of a host: its operations at the device, and its calls until its rings are closed.
 
 use super::World;
+use crate::memory::DiskCall;
 use crate::op::{OpKind, OpResult};
 use rustix::io::Errno;
 use std::net::IpAddr;
@@ -14,6 +15,28 @@ impl World {
         let rings = self.rings.iter().filter(|(_, ring)| ring.host == Some(host));
         let rings: Vec<u32> = rings.map(|(index, _)| index).collect();
         rings.into_iter().for_each(|ring| self.end_uncancellable(ring));
+    }
+
+    /// Cuts the power of a host and of its disk. Writes at the device may have been written in part.
+    pub(crate) fn cut_power(&mut self, host: IpAddr) {
+        let disk = self.disks.of_host(Some(host));
+        let ids: Vec<_> =
+            self.rings.iter().flat_map(|(ring, _)| self.ops.ids_of_ring(ring)).collect();
+        for id in ids {
+            let mut op = self.ops.take(id);
+            if let OpKind::File(work) = &mut op.body
+                && work.disk == disk
+                && work.call.as_ref().is_some_and(DiskCall::is_write)
+                && let Some(call) = work.call.take()
+            {
+                // The power cut keeps a random choice of what was not synced. Full disks and bad
+                // requests would have failed.
+                _ = call.perform(self.disks.at_mut(disk));
+            }
+            self.ops.put(id, op);
+        }
+        self.crash(host);
+        self.disks.at_mut(disk).cut_power(&mut self.random);
     }
 
     /// Ends the file operations of all rings that wait for the device, without an effect.

@@ -151,7 +151,7 @@ impl World {
     ) -> Result<(), Errno> {
         let epoll = self.epoll_of(epoll)?;
         let file = match self.files.find(fd) {
-            Ok((_, File::Ring(_) | File::OnDisk(_) | File::Epoll(_))) => return Err(Errno::PERM),
+            Ok((_, File::Ring(_) | File::OnDisk(..) | File::Epoll(_))) => return Err(Errno::PERM),
             Ok((file, _)) => file,
             Err(_) if (0..FIRST_DESCRIPTOR).contains(&fd) => REAL_FILE,
             Err(errno) => return Err(errno),
@@ -188,7 +188,7 @@ impl World {
         match self.files.file(file)? {
             File::Socket(socket) => Some(self.net.watchers(socket)),
             File::Timer(timer) => Some(&mut self.timers.at_mut(timer).watchers),
-            File::Ring(_) | File::OnDisk(_) | File::Epoll(_) => None,
+            File::Ring(_) | File::OnDisk(..) | File::Epoll(_) => None,
         }
     }
 

@@ -21,7 +21,7 @@ mod work;
 use crate::counts::Counts;
 use crate::descriptors::{Descriptors, File, FileId};
 use crate::faults::{Fault, Faults};
-use crate::fs::Disk;
+use crate::fs::{Disk, Disks};
 use crate::net::{Link, Net, SocketId};
 use crate::op::{Op, OpKind, Ops};
 use crate::op_id::OpId;
@@ -54,7 +54,7 @@ pub(crate) struct Settings {
 /// The state of the simulated kernel, which has a single owner.
 pub(crate) struct World {
     pub(crate) net: Net,
-    pub(crate) disk: Disk,
+    pub(crate) disks: Disks,
     pub(crate) files: Descriptors,
     pub(crate) ops: Ops,
     pub(crate) trace: Trace,
@@ -82,7 +82,7 @@ impl World {
         let network = Random::new(random.bits());
         Self {
             net: Net::new(settings.link, network),
-            disk: settings.disk,
+            disks: Disks::new(settings.disk),
             files: Descriptors::new(settings.descriptors),
             ops: Ops::new(),
             trace: Trace::new(settings.text),
@@ -192,7 +192,7 @@ impl World {
             File::Epoll(epoll) => self.end_epoll(epoll),
             File::Timer(timer) => self.end_timer(timer),
             File::Ring(ring) => self.end_ring(ring),
-            File::OnDisk(file) => self.disk.close(file),
+            File::OnDisk(disk, file) => self.disks.at_mut(disk).close(file),
         }
         self.wake();
     }

@@ -83,6 +83,13 @@ impl Fixture {
         self.call(FileCall::Sync { fd, data_only: false }).map(drop)
     }
 
+    /// Makes the names in a directory durable.
+    pub fn sync_directory(&mut self, name: &str) {
+        let directory = self.open(name, OFlags::RDONLY | OFlags::DIRECTORY).unwrap();
+        self.sync(directory).unwrap();
+        self.close(directory);
+    }
+
     pub fn stat(&mut self, name: &str) -> Result<FileStat, Errno> {
         let (path, mut stat) = (self.path(name), FileStat::default());
         self.call(FileCall::Stat { at: at(&path), flags: 0, stat: &raw mut stat })?;

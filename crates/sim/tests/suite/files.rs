@@ -157,6 +157,7 @@ fn power_cut_keeps_synced_data_and_may_lose_the_rest() {
     let file = fixture.open("a", CREATE_RDWR).unwrap();
     assert_eq!(fixture.write(file, b"first", 0), Ok(5));
     fixture.sync(file).unwrap();
+    fixture.sync_directory(".");
     assert_eq!(fixture.write(file, b"other", 0), Ok(5));
     fixture.rename("a", "b").unwrap();
     let mut seen = std::collections::BTreeSet::new();
@@ -171,10 +172,107 @@ fn power_cut_keeps_synced_data_and_may_lose_the_rest() {
     }
     assert_eq!(seen.len(), 4, "some outcome never occurred: {seen:?}");
     fixture.sync(file).unwrap();
+    fixture.sync_directory(".");
     let (mut fixture, _sim) =
         Fixture::simulated(Sim::builder(1).disk(sim.disk().after_power_cut(9)));
     let file = fixture.open("b", OFlags::RDONLY).unwrap();
     assert_eq!(fixture.read(file, 10, 0).unwrap(), b"other");
+}
+
+/// A sync makes the names of the directory durable that it syncs, and only those.
+#[test]
+fn a_name_may_be_lost_until_its_directory_is_synced() {
+    let (mut fixture, sim) = Fixture::simulated(Sim::builder(1));
+    fixture.make_dir("one").unwrap();
+    fixture.make_dir("two").unwrap();
+    fixture.sync_directory(".");
+    for name in ["one/a", "two/b"] {
+        let file = fixture.open(name, CREATE_RDWR).unwrap();
+        assert_eq!(fixture.write(file, b"text", 0), Ok(4));
+        fixture.sync(file).unwrap();
+    }
+    fixture.sync_directory("two");
+    let outcome = |seed| {
+        let disk = sim.disk().after_power_cut(seed);
+        let (mut fixture, _sim) = Fixture::simulated(Sim::builder(1).disk(disk));
+        assert_eq!(fixture.size("two/b"), Ok(4));
+        fixture.size("one/a")
+    };
+    let lost = (0..40).filter(|seed| outcome(*seed) == Err(Errno::NOENT)).count();
+    assert!((1..40).contains(&lost), "{lost} of 40 power cuts have lost the name");
+    // A rename between directories is durable in both at once, with what it depends on.
+    fixture.rename("one/a", "two/c").unwrap();
+    fixture.sync_directory("two");
+    for seed in 0..20 {
+        let disk = sim.disk().after_power_cut(seed);
+        let (mut fixture, _sim) = Fixture::simulated(Sim::builder(1).disk(disk));
+        assert_eq!((fixture.size("one/a"), fixture.size("two/c")), (Err(Errno::NOENT), Ok(4)));
+    }
+}
+
+/// Syncs a file twice through each of two descriptors, once the device fails, and opens it again
+/// before and after an error has been reported.
+#[test]
+fn a_failed_sync_is_reported_once_per_open_file() {
+    let (mut fixture, sim) = Fixture::simulated(Sim::builder(1));
+    let [one, other] = [(); 2].map(|()| fixture.open("a", CREATE_RDWR).unwrap());
+    fixture.write(one, b"text", 0).unwrap();
+    sim.set_device(Device { sync_errors: 1000, ..Device::default() });
+    assert_eq!(fixture.sync(one), Err(Errno::IO));
+    sim.set_device(Device::default());
+    let late = fixture.open("a", CREATE_RDWR).unwrap();
+    assert_eq!((fixture.sync(one), fixture.sync(one)), (Ok(()), Ok(())));
+    assert_eq!((fixture.sync(other), fixture.sync(other)), (Err(Errno::IO), Ok(())));
+    assert_eq!(fixture.sync(late), Ok(()), "an error from before the open was reported again");
+    assert_eq!(fixture.read(one, 10, 0).unwrap(), b"text", "the cache has lost the bytes");
+}
+
+#[test]
+fn a_device_fails_reads_writes_and_syncs_at_the_given_rates() {
+    let (mut fixture, sim) = Fixture::simulated(Sim::builder(1));
+    let file = fixture.open("a", CREATE_RDWR | OFlags::DSYNC).unwrap();
+    assert_eq!(fixture.write(file, &[1; 4096], 0), Ok(4096));
+    sim.set_device(Device { read_errors: 500, ..Device::default() });
+    let failed = |fixture: &mut Fixture| {
+        (0..200)
+            .filter(|_| {
+                sim.drop_page_cache();
+                fixture.read(file, 10, 0) == Err(Errno::IO)
+            })
+            .count()
+    };
+    let reads = failed(&mut fixture);
+    assert!((70..130).contains(&reads), "{reads} of 200 reads have failed");
+    while fixture.read(file, 10, 0).is_err() {}
+    assert_eq!(fixture.read(file, 10, 0).unwrap(), [1; 10], "a cached read needs no device");
+    sim.set_device(Device { write_errors: 500, ..Device::default() });
+    let writes = (0..200).filter(|_| fixture.write(file, &[2; 10], 0) == Err(Errno::IO)).count();
+    assert!((70..130).contains(&writes), "{writes} of 200 writes have failed");
+    assert_eq!(sim.disk().device().write_errors, 500);
+}
+
+#[test]
+fn a_slow_device_has_a_tail_of_slow_operations() {
+    let device = Device { jitter: Duration::from_millis(10), ..Device::default() };
+    let (mut fixture, sim) = Fixture::simulated(Sim::builder(1).disk(Disk::new(device)));
+    let file = fixture.open("a", CREATE_RDWR).unwrap();
+    let mut times: Vec<Duration> = (0..1000)
+        .map(|_| {
+            let start = sim.now();
+            fixture.sync(file).unwrap();
+            sim.now() - start
+        })
+        .collect();
+    times.sort_unstable();
+    let mean = times.iter().sum::<Duration>() / 1000;
+    let millis = Duration::from_millis;
+    assert!((millis(9)..millis(12)).contains(&mean), "the mean is {mean:?}");
+    assert!(
+        (millis(35)..millis(60)).contains(&times[990]),
+        "one in a hundred took {:?}",
+        times[990]
+    );
+    assert!(times[0] < millis(1) && times[500] < millis(9), "{:?}, {:?}", times[0], times[500]);
 }
 
 #[test]

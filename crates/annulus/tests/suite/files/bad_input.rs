@@ -68,8 +68,29 @@ fn a_full_device_reports_how_much_was_written() {
     everywhere(|_place| async move {
         let full = OpenOptions::new().write(true).open("/dev/full").await?;
         let (written, bytes) = full.write_all_at(vec![1; 10_000], 0).await;
-        assert_eq!(written.unwrap_err().kind(), ErrorKind::StorageFull);
+        let error = written.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::StorageFull);
+        assert_eq!(os_error(&error), Some(libc::ENOSPC));
+        let text = "writing 10000 bytes at offset 0 of `/dev/full`: ";
+        assert!(error.to_string().starts_with(text), "{error}");
+        assert!(error.to_string().ends_with("; free some space, and write again"), "{error}");
         assert_eq!(bytes.len(), 10_000, "the memory was not returned");
+        Ok(())
+    });
+}
+
+/// Files of procfs have no direct I/O.
+#[test]
+fn a_file_system_without_direct_io_is_named_as_the_cause() {
+    everywhere(|_place| async move {
+        let options = OpenOptions::new().read(true).direct(true);
+        let error = options.open("/proc/self/status").await.unwrap_err();
+        assert_eq!((error.kind(), os_error(&error)), (ErrorKind::InvalidInput, Some(libc::EINVAL)));
+        let text = error.to_string();
+        assert!(
+            text.contains("`/proc/self/status`") && text.contains("without `direct`"),
+            "{text}"
+        );
         Ok(())
     });
 }
@@ -108,6 +129,7 @@ fn unaligned_direct_io_reports_the_required_alignment() {
             let Err(error) = refused else { continue };
             assert_eq!(error.kind(), ErrorKind::InvalidInput);
             assert!(error.to_string().contains(what), "{error}");
+            assert!(error.to_string().contains("/file`: "), "{error}");
         }
         Ok(())
     });
@@ -119,7 +141,10 @@ fn misuse_is_an_error() {
         let path = place.join("file");
         fs::write(&path, b"abc").await?;
         let file = File::open(&path).await?;
-        assert!(file.write_at(b"x", 0).await.0.is_err(), "a write to a read-only file succeeded");
+        let error = file.write_at(b"x", 5).await.0.expect_err("the file is read-only");
+        let text = format!("writing 1 bytes at offset 5 of `{}`: ", path.display());
+        assert!(error.to_string().starts_with(&text), "{error}");
+        assert!(error.to_string().contains("open the file for writing"), "{error}");
         assert!(file.set_len(0).await.is_err());
         assert_eq!(fs::read_link(&path).await.unwrap_err().kind(), ErrorKind::InvalidInput);
         fs::write(&path, vec![0xff; 4]).await?;

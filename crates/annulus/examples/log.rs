@@ -1,0 +1,461 @@
+//! A durable log. Run `cargo run --release -p annulus --example log -- 127.0.0.1:7000 log-data`,
+//! then `printf 'APPEND 1 1 5\nhello' | nc 127.0.0.1 7000` and `echo 'FOLLOW 0' | nc 127.0.0.1
+//! 7000`.
+//!
+//! - `APPEND PRODUCER SEQUENCE LENGTH`, a line feed and the payload append a record. The answer `OK
+//!   PRODUCER SEQUENCE` means that the device has the record. A producer counts its records from 1.
+//!   If its answer was lost or is `ERR PRODUCER SEQUENCE REASON`, it sends the record again, and
+//!   the log still has it only once.
+//! - `FOLLOW OFFSET` receives all records from this one on, also later ones, as lines `RECORD
+//!   OFFSET PRODUCER SEQUENCE LENGTH`, each with its payload. Offsets count records from 0. Only
+//!   durable records are sent.
+//!
+//! Appends that arrive during a sync are written and synced together. After a failed write or sync,
+//! the kernel may consider pages clean that the device does not have. The log then truncates the
+//! file to what it has seen synced, and writes the records again when their producers send them
+//! again. A file of records is a segment, named after its first offset; a new one begins after 64
+//! MiB. A start reads all segments, and removes a torn record from the end of the last one.
+//!
+//! Limits: 10,000 clients, and further ones are disconnected; 60,000 bytes per payload; 16 MiB of
+//! queued appends; 64 KiB read ahead per consumer, and a consumer that reads nothing for 30 seconds
+//! is disconnected; 16 bytes of memory per producer, forever. On SIGINT and SIGTERM the log answers
+//! the appends that it has received, and ends with status 0.
+
+use annulus::fs::{self, File, OpenOptions};
+use annulus::net::{KeepAlive, ListenOptions, SendHalf, TcpStream};
+use annulus::signal::{Signal, signals};
+use annulus::task::JoinSet;
+use annulus::time::timeout;
+use futures_util::future::select;
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::io::{self, ErrorKind, Write};
+use std::path::{Path, PathBuf};
+use std::pin::pin;
+use std::rc::Rc;
+use std::time::Duration;
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio_util::sync::CancellationToken;
+
+const MAX_CLIENTS: usize = 10_000;
+const MAX_PAYLOAD: usize = 60_000;
+/// Number of appends that may wait for the log, and bytes that are written together.
+const QUEUE: usize = 16 * 1024 * 1024 / MAX_PAYLOAD;
+const MAX_BATCH_BYTES: usize = 1 << 20;
+/// Bytes that a consumer reads at a time: at least one record.
+const CHUNK: usize = 64 << 10;
+/// Maximum number of bytes of a request's line.
+const MAX_LINE: usize = 100;
+const PATIENCE: Duration = Duration::from_secs(30);
+/// A vanished client is detected after 25 seconds without a byte.
+const KEEP_ALIVE: KeepAlive =
+    KeepAlive { time: Duration::from_secs(10), interval: Duration::from_secs(5), retries: 3 };
+
+/// The settings of a log.
+#[derive(Clone)]
+pub(crate) struct Config {
+    pub(crate) dir: PathBuf,
+    /// A segment that is at least this long is complete.
+    pub(crate) segment_bytes: u64,
+    /// A mistake that the test makes, to show that it would be found.
+    pub(crate) mistake: Option<Mistake>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[allow(dead_code, reason = "only the test makes mistakes")]
+pub(crate) enum Mistake {
+    AcknowledgeBeforeSync,
+    IgnoreFailedSync,
+    TrustTornRecord,
+}
+
+fn main() -> io::Result<()> {
+    let mut args = std::env::args().skip(1);
+    let address = args.next().unwrap_or("127.0.0.1:7000".into());
+    let dir = args.next().unwrap_or("log-data".into()).into();
+    annulus::run(server(address, Config { dir, segment_bytes: 64 << 20, mistake: None }))
+}
+
+pub(crate) async fn server(address: String, config: Config) -> io::Result<()> {
+    let (log, tail) = Log::open(config).await?;
+    let (log, (queue, appends)) = (Rc::new(log), mpsc::channel(QUEUE));
+    let writer = annulus::spawn(write(log.clone(), tail, appends));
+    let (stop, mut clients) = (CancellationToken::new(), JoinSet::new());
+    annulus::spawn(cancel_on_signal(stop.clone()));
+    let listener = ListenOptions::new().keepalive(KEEP_ALIVE).bind(address)?;
+    eprintln!("listening on {}", listener.local_addr()?);
+    while let Some(accepted) = stop.run_until_cancelled(listener.accept()).await {
+        while clients.try_join_next().is_some() {}
+        if clients.len() < MAX_CLIENTS {
+            clients.spawn(serve(accepted?.0, log.clone(), queue.clone(), stop.clone()));
+        }
+    }
+    drop((listener, queue));
+    let all = async { while clients.join_next().await.is_some() {} };
+    _ = timeout(PATIENCE, all).await;
+    drop(clients);
+    writer.await.map_err(io::Error::other)
+}
+
+async fn cancel_on_signal(stop: CancellationToken) -> io::Result<()> {
+    signals(&[Signal::SIGINT, Signal::SIGTERM])?.recv().await?;
+    stop.cancel();
+    Ok(())
+}
+
+// # Clients
+
+/// A record to append.
+struct Append {
+    producer: u64,
+    sequence: u64,
+    payload: Vec<u8>,
+    answer: oneshot::Sender<Result<(), String>>,
+}
+
+async fn serve(
+    mut stream: TcpStream,
+    log: Rc<Log>,
+    queue: mpsc::Sender<Append>,
+    stop: CancellationToken,
+) -> io::Result<()> {
+    let (mut wanted, mut waiting, mut answers) = (1, Vec::new(), Vec::new());
+    while let Some(input) = stop.run_until_cancelled(stream.peek(wanted)).await {
+        let mut input = input?;
+        let (shown, mut follows, mut wrong) = (input.len(), None, None);
+        if shown < wanted {
+            break;
+        }
+        wanted = 1;
+        while !input.is_empty() && follows.is_none() && wrong.is_none() {
+            match parse(input) {
+                Ok(None) => {
+                    wanted = input.len() + 1;
+                    break;
+                }
+                Ok(Some((Request::Append { producer, sequence, payload }, rest))) => {
+                    let (answer, answered) = oneshot::channel();
+                    let append = Append { producer, sequence, payload: payload.to_vec(), answer };
+                    queue.send(append).await.map_err(io::Error::other)?;
+                    waiting.push((producer, sequence, answered));
+                    input = rest;
+                }
+                Ok(Some((Request::Follow { offset }, rest))) => {
+                    follows = Some(offset);
+                    input = rest;
+                }
+                Err(reason) => wrong = Some(reason),
+            }
+        }
+        let used = shown - input.len();
+        stream.consume(used);
+        for (producer, sequence, answered) in waiting.drain(..) {
+            match answered.await.unwrap_or(Err("the log has ended".into())) {
+                Ok(()) => writeln!(answers, "OK {producer} {sequence}")?,
+                Err(reason) => writeln!(answers, "ERR {producer} {sequence} {reason}")?,
+            }
+        }
+        if let Some(reason) = wrong {
+            writeln!(answers, "ERR {reason}")?;
+            stream.write_all(&answers).await?;
+            break;
+        }
+        stream.write_all(&answers).await?;
+        answers.clear();
+        if let Some(offset) = follows {
+            let (mut from, mut to) = stream.split();
+            let sends = stop.run_until_cancelled(follow(&mut to, &log, offset));
+            // Whatever a consumer sends, even the end of its side, ends its connection.
+            select(pin!(sends), pin!(from.recv())).await;
+            return Ok(());
+        }
+    }
+    stream.shutdown().await
+}
+
+enum Request<'a> {
+    Append { producer: u64, sequence: u64, payload: &'a [u8] },
+    Follow { offset: u64 },
+}
+
+/// Returns the first request and what follows it, or `None` if it has not arrived completely.
+fn parse(input: &[u8]) -> Result<Option<(Request<'_>, &[u8])>, &'static str> {
+    const USAGE: &str =
+        "send APPEND PRODUCER SEQUENCE LENGTH with at most 60000 bytes, or FOLLOW OFFSET";
+    let Some(end) = input.iter().take(MAX_LINE).position(|byte| *byte == b'\n') else {
+        return if input.len() < MAX_LINE { Ok(None) } else { Err(USAGE) };
+    };
+    let line = str::from_utf8(&input[..end]).map_err(|_| USAGE)?;
+    let rest = &input[end + 1..];
+    let (verb, numbers) = line.trim_end().split_once(' ').ok_or(USAGE)?;
+    let numbers: Result<Vec<u64>, _> = numbers.split(' ').map(str::parse).collect();
+    match (verb, &numbers.map_err(|_| USAGE)?[..]) {
+        ("APPEND", &[producer, sequence, len]) if len <= MAX_PAYLOAD as u64 => {
+            let append = |(payload, rest)| (Request::Append { producer, sequence, payload }, rest);
+            Ok(rest.split_at_checked(len as usize).map(append))
+        }
+        ("FOLLOW", &[offset]) => Ok(Some((Request::Follow { offset }, rest))),
+        _ => Err(USAGE),
+    }
+}
+
+/// Sends all durable records from an offset on, until the consumer leaves or stops reading.
+async fn follow(stream: &mut SendHalf, log: &Log, mut next: u64) -> io::Result<()> {
+    let (mut durable, mut out) = (log.durable.subscribe(), Vec::new());
+    loop {
+        durable.wait_for(|end| *end > next).await.map_err(io::Error::other)?;
+        let Segment { first, .. } = log.segment_of(next);
+        let (path, mut at, mut offset) = (log.path(first), 0, first);
+        let file = File::open(&path).await?;
+        // The next segment has records as soon as its name is known.
+        while log.segment_of(next).first == first {
+            let len = CHUNK.min((log.segment_of(first).len - at) as usize);
+            let (read, chunk) = file.read_exact_at(vec![0; len], at).await;
+            read?;
+            let mut used = 0;
+            while let Some((record, size)) = Record::decode(&chunk[used..], offset, log.checks()) {
+                if offset >= next {
+                    let Record { producer, sequence, payload } = record;
+                    writeln!(out, "RECORD {offset} {producer} {sequence} {}", payload.len())?;
+                    out.extend_from_slice(payload);
+                    next = offset + 1;
+                }
+                (offset, used) = (offset + 1, used + size);
+            }
+            if used == 0 && len > 0 {
+                return Err(damaged(&path, at));
+            }
+            at += used as u64;
+            timeout(PATIENCE, stream.write_all(&out)).await??;
+            out.clear();
+            if log.segment_of(first).len == at {
+                durable.wait_for(|end| *end > next).await.map_err(io::Error::other)?;
+            }
+        }
+    }
+}
+
+// # The log
+
+/// A record, on the device: its checksum, the length of its payload, its producer, its sequence and
+/// its payload. The checksum also covers the offset, so that no record is taken for another one.
+struct Record<'a> {
+    producer: u64,
+    sequence: u64,
+    payload: &'a [u8],
+}
+
+const HEADER: usize = 24;
+
+impl<'a> Record<'a> {
+    fn encode(&self, offset: u64, out: &mut Vec<u8>) {
+        let start = out.len();
+        out.extend_from_slice(&[0; 4]);
+        out.extend_from_slice(&(self.payload.len() as u32).to_le_bytes());
+        out.extend_from_slice(&self.producer.to_le_bytes());
+        out.extend_from_slice(&self.sequence.to_le_bytes());
+        out.extend_from_slice(self.payload);
+        let sum = checksum(offset, &out[start + 4..]);
+        out[start..start + 4].copy_from_slice(&sum.to_le_bytes());
+    }
+
+    /// Returns the first record and its length, unless it is incomplete or damaged.
+    fn decode(bytes: &'a [u8], offset: u64, checks: bool) -> Option<(Self, usize)> {
+        let sum = u32::from_le_bytes(*bytes.first_chunk()?);
+        let len = u32::from_le_bytes(*bytes.get(4..)?.first_chunk()?) as usize;
+        let number = |at: usize| Some(u64::from_le_bytes(*bytes.get(at..)?.first_chunk()?));
+        let (producer, sequence) = (number(8)?, number(16)?);
+        let payload = bytes.get(HEADER..HEADER.checked_add(len)?)?;
+        let is_sound = !checks || sum == checksum(offset, &bytes[4..HEADER + len]);
+        is_sound.then_some((Self { producer, sequence, payload }, HEADER + len))
+    }
+}
+
+fn checksum(offset: u64, bytes: &[u8]) -> u32 {
+    let mut hasher = crc32fast::Hasher::new();
+    hasher.update(&offset.to_le_bytes());
+    hasher.update(bytes);
+    hasher.finalize()
+}
+
+fn damaged(path: &Path, at: u64) -> io::Error {
+    let text = format!("`{}` is damaged at byte {at}; restore it from a copy", path.display());
+    io::Error::new(ErrorKind::InvalidData, text)
+}
+
+/// What consumers see of the log.
+struct Log {
+    config: Config,
+    segments: RefCell<Vec<Segment>>,
+    /// The offset after the last durable record.
+    durable: watch::Sender<u64>,
+}
+
+/// A file of records.
+#[derive(Clone, Copy)]
+struct Segment {
+    /// The offset of the first record.
+    first: u64,
+    /// Number of durable bytes.
+    len: u64,
+}
+
+/// The end of the log, to which only [`write`] appends.
+struct Tail {
+    file: Rc<File>,
+    /// Whether the file may have bytes after the durable ones, or lack them on the device.
+    is_uncertain: bool,
+    /// The offset of the next record.
+    next: u64,
+    /// The last sequence of each producer.
+    last: HashMap<u64, u64>,
+}
+
+impl Log {
+    /// Opens the log, and removes a torn record from its end.
+    async fn open(config: Config) -> io::Result<(Self, Tail)> {
+        let dir = &config.dir;
+        fs::create_dir_all(dir).await?;
+        // A new name is durable once its directory is.
+        let parent =
+            dir.parent().filter(|parent| *parent != Path::new("")).unwrap_or(Path::new("."));
+        File::open(parent).await?.sync_all().await?;
+        let (mut names, mut firsts) = (fs::read_dir(dir).await?, Vec::new());
+        while let Some(entry) = names.next_entry().await? {
+            let name = entry.file_name();
+            firsts.extend(name.to_str().and_then(|name| {
+                let first: u64 = name.strip_suffix(".log")?.parse().ok()?;
+                Some(first)
+            }));
+        }
+        firsts.sort_unstable();
+        if firsts.is_empty() {
+            firsts.push(0);
+        }
+        let (durable, segments) = (watch::Sender::new(0), RefCell::default());
+        let (log, mut next, mut last) = (Self { config, segments, durable }, 0, HashMap::new());
+        let options = OpenOptions::new().read(true).write(true).create(true);
+        for (nth, &first) in firsts.iter().enumerate() {
+            let path = log.path(first);
+            let file = Rc::new(options.open(&path).await?);
+            let mut bytes = fs::read(&path).await?;
+            let mut len = 0;
+            while let Some((record, size)) = Record::decode(&bytes[len..], next, log.checks())
+                && record.sequence == last.get(&record.producer).unwrap_or(&0) + 1
+            {
+                last.insert(record.producer, record.sequence);
+                (next, len) = (next + 1, len + size);
+            }
+            log.segments.borrow_mut().push(Segment { first, len: len as u64 });
+            let is_last = nth + 1 == firsts.len();
+            if firsts.get(nth + 1).is_some_and(|after| *after != next) || first > next {
+                return Err(damaged(&path, len as u64));
+            }
+            if is_last {
+                if len < bytes.len() {
+                    eprintln!(
+                        "{} torn bytes are removed from {}",
+                        bytes.len() - len,
+                        path.display()
+                    );
+                }
+                // Some pages may be in memory only: a process that was killed has not synced them,
+                // or its sync has failed. Pages that are written again are synced again.
+                bytes.truncate(len);
+                file.set_len(len as u64).await?;
+                file.write_all_at(bytes, 0).await.0?;
+                file.sync_all().await?;
+                File::open(&log.config.dir).await?.sync_all().await?;
+                log.durable.send_replace(next);
+                return Ok((log, Tail { file, is_uncertain: false, next, last }));
+            }
+        }
+        unreachable!("the last segment returns")
+    }
+
+    fn path(&self, first: u64) -> PathBuf {
+        self.config.dir.join(format!("{first:020}.log"))
+    }
+
+    /// Returns the segment with the record at an offset, or the last one.
+    fn segment_of(&self, offset: u64) -> Segment {
+        let segments = self.segments.borrow();
+        segments[segments.partition_point(|segment| segment.first <= offset) - 1]
+    }
+
+    fn checks(&self) -> bool {
+        self.config.mistake != Some(Mistake::TrustTornRecord)
+    }
+
+    /// Writes records to the end of the log. They are durable if this succeeds; otherwise they may
+    /// be.
+    async fn store(&self, tail: &mut Tail, bytes: Vec<u8>) -> io::Result<()> {
+        let Segment { first, len } = self.segment_of(u64::MAX);
+        if tail.is_uncertain {
+            tail.file.set_len(len).await?;
+            tail.file.sync_all().await?;
+            tail.is_uncertain = false;
+        }
+        let mut at = len;
+        if len >= self.config.segment_bytes && tail.next > first {
+            let options = OpenOptions::new().read(true).write(true).create(true).truncate(true);
+            let file = options.open(self.path(tail.next)).await?;
+            File::open(&self.config.dir).await?.sync_all().await?;
+            self.segments.borrow_mut().push(Segment { first: tail.next, len: 0 });
+            (tail.file, at) = (Rc::new(file), 0);
+        }
+        let end = at + bytes.len() as u64;
+        tail.is_uncertain = true;
+        tail.file.write_all_at(bytes, at).await.0?;
+        match self.config.mistake {
+            Some(Mistake::AcknowledgeBeforeSync) => {
+                let file = tail.file.clone();
+                annulus::spawn(async move { file.sync_data().await });
+            }
+            Some(Mistake::IgnoreFailedSync) => _ = tail.file.sync_data().await,
+            _ => tail.file.sync_data().await?,
+        }
+        tail.is_uncertain = false;
+        self.segments.borrow_mut().last_mut().expect("a segment").len = end;
+        Ok(())
+    }
+}
+
+/// Stores queued appends until no more come. Those that wait together are synced together.
+async fn write(log: Rc<Log>, mut tail: Tail, mut queue: mpsc::Receiver<Append>) {
+    while let Some(append) = queue.recv().await {
+        let (mut batch, mut bytes, mut offset) = (Vec::new(), Vec::new(), tail.next);
+        let (mut last, mut append) = (HashMap::new(), Some(append));
+        while let Some(Append { producer, sequence, payload, answer }) = append {
+            let stored = *tail.last.get(&producer).unwrap_or(&0);
+            let before = *last.get(&producer).unwrap_or(&stored);
+            if sequence == before + 1 {
+                let record = Record { producer, sequence, payload: &payload };
+                record.encode(offset, &mut bytes);
+                last.insert(producer, sequence);
+                offset += 1;
+            }
+            batch.push((sequence, before, stored, answer));
+            let is_full = bytes.len() >= MAX_BATCH_BYTES;
+            append = if is_full { None } else { queue.try_recv().ok() };
+        }
+        let is_empty = bytes.is_empty();
+        let outcome = if is_empty { Ok(()) } else { log.store(&mut tail, bytes).await };
+        let failure = outcome.err().map(|error| format!("was not stored ({error}); send it again"));
+        if let Some(failure) = &failure {
+            eprintln!("a batch of {} records {failure}", batch.len());
+        } else {
+            tail.next = offset;
+            tail.last.extend(last);
+            log.durable.send_replace(offset);
+        }
+        for (sequence, before, stored, answer) in batch {
+            // A producer that has left needs no answer.
+            _ = answer.send(match &failure {
+                Some(failure) if sequence > stored => Err(failure.clone()),
+                _ if sequence > before + 1 => Err(format!("comes too early; send {}", before + 1)),
+                _ => Ok(()),
+            });
+        }
+    }
+}
