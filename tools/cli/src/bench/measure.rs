@@ -57,11 +57,12 @@ a control. A file with [[server]] and [[load]] does the same; for examples see
 tools/lab/catalogue.
 
 --sweep shows how latency grows with the rate. The peak of each server is
-measured in a closed loop, in all rounds. Then requests are due at 10 %, 20 % ...
-120 % of its own peak, whether or not the server keeps up (an open loop), and
-latency counts from when they were due. --limit 'p99<5ms' shows the rate up to
-which each server keeps that limit: the logarithm of the latency is interpolated
-between two measured rates. The page has one picture of all servers.
+measured in a closed loop, in all rounds. Then requests are due at 10 %, 20 %
+and so on up to 120 % of its own peak, whether or not the server keeps up (an
+open loop), and latency counts from when they were due. --limit 'p99<5ms' shows
+the rate up to which each server keeps that limit: the logarithm of the latency
+is interpolated between two measured rates. The page has one picture of all
+servers.
 
 A pattern of --only is CONTENDER/CELL, CONTENDER or /CELL; * matches any text.
 Write a cell as it is printed, or as its values: 50x128. Every contender that

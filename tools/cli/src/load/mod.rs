@@ -46,11 +46,11 @@ Datagram clients send another datagram when one is echoed or lost. Datagrams
 of at least 8 bytes carry a number, so that duplicated, late and reordered
 echoes are recognized.
 
-With --meet, several machines run one load: mpirun, srun, Ansible or a Kubernetes
-Job starts the same command on each. Clients, rate and requests are those of
-all machines together. They start and stop together, and part 1 prints the sum
-and one report. If a part is lost, the others continue, the report says that it
-is partial, and the exit status is 1.
+With --meet, several machines run one load: mpirun, srun, Ansible or a
+Kubernetes Job starts the same command on each. Clients, rate and requests are
+those of all machines together. They start and stop together, and part 1 prints
+one report of their sums. If a part is lost, the others continue, the report
+says that it is partial, and the exit status is 1.
 
 A FILE.toml has the long options as keys, as well as requests-per-connection,
 reconnect, connect-timeout and seed.
@@ -78,9 +78,9 @@ Examples:
   annulus load http://127.0.0.1:8080 --fail-if 'p99<5ms,errors<0.1%'
                                            exit status for checks
   annulus load -d 5 --json - | jq .latency_us
-  mpirun -n 4 -x ANNULUS_MEET_TOKEN annulus load 10.0.0.9:7000 --rate 2M \
+  mpirun -n 4 -x ANNULUS_MEET_TOKEN annulus load 10.0.0.9:7000 --rate 2M \\
     --meet 10.0.0.1:7100                   four machines, 500k per second each
-  annulus load 10.0.0.9:7000 --meet 10.0.0.1:7100 --part 2/4 \
+  annulus load 10.0.0.9:7000 --meet 10.0.0.1:7100 --part 2/4 \\
     --meet-token-file token                the second of four machines";
 
 /// The subcommands for recordings.
