@@ -314,7 +314,7 @@ mod tests {
             ),
             ("--servers uring+driver=epoll", "cannot be used multiple times"),
             ("--servers uring+help", "unexpected argument '--help'"),
-            ("--bytes 1048576 --pipeline 65", "1 client × 1048576 bytes: 65 messages"),
+            ("--bytes 1048576 --pipeline 65", "1 connection × 1048576 bytes: 65 messages"),
             ("--connections 5,5", "5 connections × 128 bytes is given twice"),
             ("--connections 50 --cells 50x128", "50 connections × 128 bytes is given twice"),
             ("--segments", "--segments requires --transport udp"),

@@ -66,12 +66,12 @@ mod tests {
     fn published_figures_are_shown_above_the_measured_ones() {
         let text = table(2, &report("128", &[Some("uring"), Some("epoll")]).lines());
         let expected = "\
-connections              1  rate
-128      published  90,209  54.2
-         uring       1,000     –
-         epoll       2,000     –
-ours     uring       1,000     –
-         epoll       2,000     –
+connections                  1  rate
+128          published  90,209  54.2
+             uring       1,000     –
+             epoll       2,000     –
+ours         uring       1,000     –
+             epoll       2,000     –
 ";
         assert_eq!(text, expected);
     }
