@@ -29,7 +29,7 @@ const KEEP_ALIVE: KeepAlive =
 /// Maximum number of bytes per line.
 const LIMIT: usize = 4096;
 
-/// What the clients of a shard need: their group, and the way to those of the other shards.
+/// The group of the clients of a shard, and the way to the clients of other shards.
 struct Room {
     here: SendGroup,
     elsewhere: Vec<Sender<SharedBytes>>,

@@ -14,14 +14,14 @@ use std::{fmt, io, mem};
 
 /// The limit of a member's unsent bytes, by default.
 const DEFAULT_LIMIT_BYTES: usize = 256 * 1024;
-/// Messages of at most this size are joined with those of the same turn.
+/// Messages of at most this size are joined with the other messages of the turn.
 const MAX_JOINED_BYTES: usize = 4 * 1024;
 /// Bytes that wait for the end of the turn at most.
 const MAX_PENDING_BYTES: usize = 64 * 1024;
-/// Dropped members that are remembered until they are asked for.
+/// Dropped members that are remembered until `take_dropped` is called.
 const MAX_REPORTED_DROPS: usize = 1024;
 
-/// The smallest number of members at which those that are gone are looked for.
+/// The smallest number of members at which members whose streams are gone are removed.
 const MIN_CHECKED_MEMBERS: usize = 64;
 
 /// What happens to a slow member of a [`SendGroup`]: one whose peer makes no room, and whose unsent
@@ -85,16 +85,17 @@ pub struct GroupCounts {
 ///
 /// [`send`](Self::send) never waits. All messages of a turn are joined once, in memory that all
 /// members share, and are queued as one chunk on each member's stream; they leave in one send for
-/// each member. So a member costs the same however many messages a turn has, and a slow one holds
+/// each member. So a member costs the same for one message as for many, and a slow one holds
 /// no memory of its own.
 ///
 /// A member is slow if its peer makes no room and its unsent bytes would exceed the
-/// [limit](Self::limit). [`SlowMembers`] says what becomes of it. The others are not affected. A member whose connection
-/// has failed is dropped. [`take_dropped`](Self::take_dropped) reports both.
+/// [limit](Self::limit). [`SlowMembers`] says what becomes of it. The others are not affected. A
+/// member whose connection has failed is dropped. [`take_dropped`](Self::take_dropped) reports
+/// both.
 ///
 /// A member's halves stay with the program, which can send to that member alone, and add it to
-/// several groups. What it sends in the same turn may leave before the pending messages of a group,
-/// unless it calls [`flush`](Self::flush) first.
+/// several groups. Bytes that it sends in the same turn may leave before the pending messages of a
+/// group, unless it calls [`flush`](Self::flush) first.
 ///
 /// The group belongs to one runtime, and clones are the same group. On several
 /// [`shards`](mod@crate::shards), each has a group of its own, and a
@@ -138,12 +139,12 @@ struct Group {
     /// The place of each member.
     places: HashMap<MemberId, usize>,
     next_id: u64,
-    /// The number of members at which those that are gone are looked for.
+    /// The number of members at which members whose streams are gone are removed.
     next_check: usize,
     /// Messages that have not been queued, each with the member that does not get it.
     pending: Vec<(SharedBytes, Option<MemberId>)>,
     pending_bytes: usize,
-    /// Whether the task that queues what is pending has been spawned; and its waker.
+    /// Whether the task that queues pending messages has been spawned; and its waker.
     has_task: bool,
     waker: Option<Waker>,
     counts: GroupCounts,
@@ -196,7 +197,7 @@ impl SendGroup {
     /// disconnected, its receiving half ends, sends to it fail, and the connection is reset once
     /// both halves have been dropped.
     pub fn add(&self, half: &SendHalf) -> MemberId {
-        // What is pending is not for the new member.
+        // The pending messages are not for the new member.
         self.flush();
         let group = &mut *self.shared.0.borrow_mut();
         group.remove_gone_at_times();
@@ -283,7 +284,7 @@ impl SendGroup {
     }
 }
 
-/// Queues what is pending whenever it is woken, until the group is gone.
+/// Queues the pending messages whenever it is woken, until the group is gone.
 async fn flush_when_woken(group: Weak<Shared>) {
     poll_fn(|cx| {
         let Some(shared) = group.upgrade() else { return Poll::Ready(()) };

@@ -23,8 +23,8 @@ use std::time::Duration;
 /// two checks for events.
 pub(crate) const EVENT_INTERVAL: u32 = 61;
 
-/// How long a turn polls tasks before it sends what they have queued, about. The poll of a single
-/// task is not interrupted.
+/// About how long a turn polls tasks before it starts the sends that they have queued. The poll of
+/// a single task is not interrupted.
 const MAX_POLLING: Duration = Duration::from_micros(100);
 
 /// Number of polls in a turn for which the clock is not read.
@@ -467,7 +467,7 @@ impl Probe for Unmeasured {}
 mod tests {
     use super::*;
 
-    /// A turn whose polls take the same time each, and one of which is the first to send.
+    /// A turn whose polls all take the same time. Sends wait from one of them on.
     #[derive(Default)]
     struct Polls {
         duration: Duration,

@@ -1,5 +1,5 @@
 //! Sends of a group: a member's queue is bounded without waiting, and a member that is behind can
-//! lose what is queued, or its connection.
+//! lose its queued messages or its connection.
 
 use super::{Stream, StreamResources};
 use crate::bytes::chunk::Chunk;
@@ -14,7 +14,7 @@ impl Stream {
     /// peer makes no room, because all members share its memory.
     ///
     /// # Errors
-    /// The error of an earlier send, or `BrokenPipe` after the stream was shut down.
+    /// The error of an earlier send, or `BrokenPipe` if the stream has been shut down.
     pub(crate) fn enqueue_within(
         &mut self,
         shared: &mut StreamResources,
@@ -38,7 +38,7 @@ impl Stream {
     /// one.
     ///
     /// # Errors
-    /// The error of an earlier send, or `BrokenPipe` after the stream was shut down.
+    /// The error of an earlier send, or `BrokenPipe` if the stream has been shut down.
     pub(crate) fn replace_queued(
         &mut self,
         shared: &mut StreamResources,

@@ -166,7 +166,7 @@ pub(crate) async fn a_slow_member_gets_the_latest_message() -> io::Result<()> {
     let mut sent = 0;
     while group.counts().replaced < 10 {
         assert!(sent < MANY, "a member that does not read keeps all messages");
-        // Two messages of a turn, of which the last remains.
+        // Two messages of a turn. The last one remains.
         group.send(message(sent, LARGE));
         group.send(message(sent + 1, LARGE));
         group.flush();
