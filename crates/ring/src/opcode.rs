@@ -115,6 +115,7 @@ pub const fn operation(opcode: u8) -> Option<&'static Operation> {
 }
 
 const FSYNC_DATASYNC: u32 = 1;
+pub(crate) const RWF_DSYNC: u32 = 2;
 const AT_REMOVEDIR: u32 = 0x200;
 
 /// Returns the entry of a file call, or `None` if io_uring has no such operation.
@@ -132,6 +133,10 @@ pub fn file_entry(call: &FileCall) -> Option<Entry> {
         }
         FileCall::Write { fd, buffer, len, offset } => {
             Entry { addr: buffer as u64, len, off: offset, ..base(WRITE, fd) }
+        }
+        FileCall::WriteDurable { fd, buffer, len, offset } => {
+            let op_flags = RWF_DSYNC;
+            Entry { addr: buffer as u64, len, off: offset, op_flags, ..base(WRITE, fd) }
         }
         FileCall::ReadVector { fd, vectors, count, offset, .. } => {
             Entry { addr: vectors as u64, len: count, off: offset, ..base(READV, fd) }

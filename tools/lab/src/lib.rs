@@ -43,6 +43,7 @@ pub mod scratch;
 pub mod suite;
 
 mod cpu_clock;
+mod file_system;
 mod guard;
 mod jobs;
 mod measure;

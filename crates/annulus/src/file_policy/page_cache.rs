@@ -7,6 +7,10 @@
 //! and the first one after a possible stall. If a checked read misses, the prediction ends, and the
 //! next prediction requires twice as many reads. Data written a moment ago is predicted to be in
 //! memory at once.
+//!
+//! A checked read that misses is wasted, because the same read then goes off the loop. After a few
+//! misses in a row the file is *cold*: only one read in several is checked, and the others go off
+//! the loop at once. The first checked read that finds its data ends that.
 
 use std::cell::Cell;
 
@@ -15,12 +19,18 @@ const MIN_REQUIRED_HITS: u32 = 1024;
 const MAX_REQUIRED_HITS: u32 = 1 << 20;
 /// One read in this many is checked while a file is predicted.
 const READS_PER_CHECK: u32 = 16;
+/// Number of misses in a row before a file is cold.
+const COLD_MISSES: u32 = 4;
+/// One read in this many is checked while a file is cold.
+const COLD_READS_PER_CHECK: u32 = 16;
 
 /// The prediction for one file.
 pub(crate) struct PageCache {
     /// Number of hits in a row. While the file is predicted, unchecked reads count too.
     hits: Cell<u32>,
     required: Cell<u32>,
+    /// Number of misses in a row. While the file is cold, unchecked reads count too.
+    misses: Cell<u32>,
     /// The bytes written last: offset, length and turn.
     written: Cell<(u64, u32, u32)>,
 }
@@ -33,6 +43,7 @@ impl PageCache {
         Self {
             hits: Cell::new(0),
             required: Cell::new(MIN_REQUIRED_HITS),
+            misses: Cell::new(0),
             written: Cell::default(),
         }
     }
@@ -59,9 +70,21 @@ impl PageCache {
         hits % READS_PER_CHECK != READS_PER_CHECK - 1
     }
 
+    /// Returns true if the file is cold and the next read need not be checked.
+    #[inline]
+    pub(crate) fn expects_miss(&self) -> bool {
+        let misses = self.misses.get();
+        if misses < COLD_MISSES {
+            return false;
+        }
+        self.misses.set(misses.wrapping_add(1).max(COLD_MISSES));
+        !(misses - COLD_MISSES + 1).is_multiple_of(COLD_READS_PER_CHECK)
+    }
+
     /// Records that a checked read found its data.
     #[inline]
     pub(crate) fn hit(&self) {
+        self.misses.set(0);
         if self.hits.get() < self.required.get() {
             self.hits.set(self.hits.get() + 1);
         }
@@ -74,7 +97,16 @@ impl PageCache {
     }
 
     /// Records that a checked read did not find its data.
-    #[cold]
+    #[inline]
+    pub(crate) fn checked_miss(&self) {
+        if self.misses.get() < COLD_MISSES {
+            self.misses.set(self.misses.get() + 1);
+        }
+        self.miss();
+    }
+
+    /// Ends the prediction.
+    #[inline]
     pub(crate) fn miss(&self) {
         if self.hits.get() >= self.required.get() {
             self.required.set((self.required.get() * 2).min(MAX_REQUIRED_HITS));
@@ -121,6 +153,31 @@ mod tests {
             cache.miss();
             required = (required * 2).min(MAX_REQUIRED_HITS);
             assert_eq!(hits_until_predicted(&cache), required);
+        }
+    }
+
+    #[test]
+    fn a_cold_file_is_checked_sometimes_until_a_read_hits() {
+        let cache = PageCache::new();
+        let read = |hits: bool| {
+            let is_checked = !cache.expects_miss();
+            match hits {
+                _ if !is_checked => {}
+                true => cache.hit(),
+                false => cache.checked_miss(),
+            }
+            is_checked
+        };
+        let checks = |reads: u32, hits| (0..reads).filter(|_| read(hits)).count() as u32;
+        assert_eq!(checks(COLD_MISSES, false), COLD_MISSES);
+        assert_eq!(checks(100 * COLD_READS_PER_CHECK, false), 100);
+        // Once the data is in memory, this is noticed by the next check, and all reads are checked.
+        let warm = checks(COLD_READS_PER_CHECK, true);
+        assert!(warm >= 1, "no read was checked");
+        assert_eq!(checks(50, true), 50);
+        // Reads that miss now and then do not make it cold.
+        for number in 0..50 {
+            assert!(read(number % COLD_MISSES == 0));
         }
     }
 

@@ -15,6 +15,7 @@ use rustix::io::Errno;
 use std::io;
 use std::os::fd::RawFd;
 use std::rc::Rc;
+use std::time::Duration;
 
 /// The arguments of a file call, with the memory that the call points to. The trait is
 /// crate-private and therefore sealed.
@@ -109,16 +110,48 @@ impl CallSite<'_> {
                 return (answer, args);
             }
         }
-        let began = self.core.kernel.now();
-        let (answer, args) =
-            match PendingCall::start(self.core, args, self.open.cloned(), self.start()) {
-                Ok(pending) => pending.await,
-                Err((error, args)) => return (Err(error), args),
-            };
-        if let Some(kind) = &self.kind {
-            self.core.inline_policy.after_offload(kind, self.core.kernel.now() - began);
-        }
+        let timer = self.offload_timer();
+        let (answer, args) = match PendingCall::start(
+            self.core,
+            args,
+            self.open.cloned(),
+            self.start_of_offloaded(),
+        ) {
+            Ok(pending) => pending.await,
+            Err((error, args)) => return (Err(error), args),
+        };
+        timer.end(self.core);
         (answer, args)
+    }
+
+    /// Starts to time a call off the loop.
+    fn offload_timer(&self) -> OffloadTimer {
+        OffloadTimer(self.kind.map(|kind| (kind, self.core.kernel.now())))
+    }
+
+    /// Makes a call inline if possible, and otherwise starts it off the loop, submitted with the
+    /// turn. Waits only for a turn with budget for inline calls.
+    ///
+    /// If the future is dropped, the call is not made.
+    pub(super) async fn start<A: CallArgs + 'static>(self, mut args: A) -> StartedCall<A> {
+        if let Some(answer) = self.try_inline(&mut args) {
+            return StartedCall::Ended(answer, args);
+        }
+        if self.core.inline_policy.is_budget_spent() {
+            self.wait_for_budget().await;
+            if let Some(answer) = self.try_inline(&mut args) {
+                return StartedCall::Ended(answer, args);
+            }
+        }
+        let start = match self.start_of_offloaded() {
+            FileStart::Early => FileStart::WithTurn,
+            start => start,
+        };
+        let timer = self.offload_timer();
+        match PendingCall::start(self.core, args, self.open.cloned(), start) {
+            Ok(pending) => StartedCall::Pending { pending, timer },
+            Err((error, args)) => StartedCall::ended(error, args),
+        }
     }
 
     /// Makes a call inline if possible, and otherwise off the loop.
@@ -151,7 +184,7 @@ impl CallSite<'_> {
 
     /// Returns how to start the call off the loop. A read or a call without a kind starts early: it
     /// bypasses or misses the page cache, so it is expected to wait for a device.
-    fn start(&self) -> FileStart {
+    fn start_of_offloaded(&self) -> FileStart {
         match (self.group, &self.kind) {
             (Some(group), _) => FileStart::Isolated { group },
             (None, Some(kind)) if kind.class != Class::Read => FileStart::WithTurn,
@@ -173,6 +206,8 @@ impl CallSite<'_> {
         let mut refusal = None;
         let timing = if predicted {
             Some(Timing::Sampled)
+        } else if cache.is_some_and(|cache| cache.expects_miss()) {
+            return None;
         } else {
             match self.call_checked(kind, args) {
                 Checked::Answer(answer) => {
@@ -181,7 +216,10 @@ impl CallSite<'_> {
                     }
                     return Some(answer);
                 }
-                Checked::Miss => None,
+                Checked::Miss => {
+                    cache.inspect(|cache| cache.checked_miss());
+                    return None;
+                }
                 Checked::Plain(_) if self.may_wait_for_peer() => None,
                 Checked::Plain(errno) => {
                     refusal = errno;
@@ -280,6 +318,44 @@ impl CallSite<'_> {
 
     fn fd(&self) -> RawFd {
         self.open.map_or(CWD, |open| open.fd())
+    }
+}
+
+/// A call that was made inline, or started off the loop.
+pub(super) enum StartedCall<A: 'static> {
+    Ended(io::Result<u32>, A),
+    Pending { pending: PendingCall<A>, timer: OffloadTimer },
+}
+
+/// The kind of a call off the loop, and when it began. Calls without a kind are not timed.
+pub(super) struct OffloadTimer(Option<(CallKind, Duration)>);
+
+impl OffloadTimer {
+    fn end(self, core: &Core) {
+        if let Some((kind, began)) = self.0 {
+            core.inline_policy.after_offload(&kind, core.kernel.now() - began);
+        }
+    }
+}
+
+impl<A: 'static> StartedCall<A> {
+    /// Returns a call that failed.
+    pub(super) fn ended(error: io::Error, args: A) -> Self {
+        Self::Ended(Err(error), args)
+    }
+}
+
+impl<A: Unpin + 'static> StartedCall<A> {
+    /// Waits for the result. If the future is dropped, the call is cancelled unless it has begun.
+    pub(super) async fn finish(self, core: &Core) -> (io::Result<u32>, A) {
+        match self {
+            Self::Ended(answer, args) => (answer, args),
+            Self::Pending { pending, timer } => {
+                let ended = pending.await;
+                timer.end(core);
+                ended
+            }
+        }
     }
 }
 

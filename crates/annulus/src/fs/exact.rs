@@ -119,7 +119,7 @@ fn ended(offset: u64, done: usize, total: usize) -> io::Error {
     io::Error::new(io::ErrorKind::UnexpectedEof, text)
 }
 
-fn cut_short(error: io::Error, done: usize, total: usize) -> io::Error {
+pub(super) fn cut_short(error: io::Error, done: usize, total: usize) -> io::Error {
     let text = format!("{error}, after {done} of {total} bytes were written");
     with_text(error, text)
 }

@@ -39,7 +39,7 @@ impl<B: IoBufMut> Read<B> {
     }
 
     /// Records the kernel's answer.
-    fn filled(&mut self, count: u32) -> usize {
+    pub(super) fn filled(&mut self, count: u32) -> usize {
         let count = count as usize;
         // SAFETY: the kernel has written `count` bytes after the first `done`, which were already
         // initialised.
@@ -246,7 +246,7 @@ impl File {
     /// Returns the call site of a read. Small reads at an offset may be predicted to be in the page
     /// cache.
     #[inline]
-    fn read_site<B: IoBufMut>(&self, args: &mut Read<B>) -> CallSite<'_> {
+    pub(super) fn read_site<B: IoBufMut>(&self, args: &mut Read<B>) -> CallSite<'_> {
         let (len, at_cursor) = (args.len(), args.offset == CURSOR_OFFSET);
         let site = self.site(Class::Read, len, at_cursor);
         let predictable = len <= PageCache::MAX_PREDICTED_READ_BYTES && !at_cursor && !self.direct;
@@ -254,7 +254,7 @@ impl File {
     }
 
     #[inline]
-    fn write_site<B: IoBuf>(&self, args: &Write<B>) -> CallSite<'_> {
+    pub(super) fn write_site<B: IoBuf>(&self, args: &Write<B>) -> CallSite<'_> {
         self.site(Class::Write, args.len(), args.offset == CURSOR_OFFSET)
     }
 }

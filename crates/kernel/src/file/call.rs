@@ -8,13 +8,15 @@ use super::{CURSOR_OFFSET, FileStat, OpenHow, pages};
 use crate::call::last_error;
 use crate::fd::borrow;
 use crate::message::IoVec;
+use crate::newer::may_be_refusal;
 use crate::pipe::SigPipe;
 use libc::syscall;
 use rustix::event::PollFlags;
 use rustix::fd::{BorrowedFd, IntoRawFd};
 use rustix::fs::{Mode, OFlags, ResolveFlags};
-use rustix::io::Errno;
+use rustix::io::{Errno, ReadWriteFlags};
 use std::ffi::{CStr, c_char};
+use std::io::IoSlice;
 use std::mem::MaybeUninit;
 use std::os::fd::{OwnedFd, RawFd};
 use std::ptr::null_mut;
@@ -43,6 +45,9 @@ pub enum FileCall {
     Read { fd: RawFd, buffer: *mut u8, len: u32, offset: u64, nowait: bool },
     /// `pwrite(2)`. Offset [`CURSOR_OFFSET`](super::CURSOR_OFFSET) is the file's cursor.
     Write { fd: RawFd, buffer: *const u8, len: u32, offset: u64 },
+    /// `pwritev2(2)` with `RWF_DSYNC`: returns once the device has the bytes, and everything that is
+    /// needed to read them back. Where this flag is not supported, `pwrite(2)` and `fdatasync(2)`.
+    WriteDurable { fd: RawFd, buffer: *const u8, len: u32, offset: u64 },
     /// `preadv(2)`, like `Read`.
     ReadVector { fd: RawFd, vectors: *const IoVec, count: u32, offset: u64, nowait: bool },
     /// `pwritev(2)`, like `Write`.
@@ -182,6 +187,7 @@ impl FileCall {
                 let part = *self;
                 Row::at("pwritev", UnlessDirect(fd), offset, Cursor { fd, ready: output, part })
             }
+            Self::WriteDurable { .. } => Row::new("pwritev2", Yes),
             Self::Sync { fd, data_only: false } => Row::on("fsync", fd, Yes),
             Self::Sync { fd, data_only: true } => Row::on("fdatasync", fd, Yes),
             Self::Stat { .. } => Row::new("statx", No),
@@ -300,12 +306,13 @@ impl FileCall {
         let answer = unsafe {
             match *self {
                 Self::ReadVector { fd, vectors, count, offset, .. } => {
-                    let calls = [libc::SYS_readv, libc::SYS_preadv];
-                    transfer(calls, fd, vectors, count, offset)
+                    transfer([libc::SYS_readv, libc::SYS_preadv], fd, vectors, count, offset)
                 }
                 Self::WriteVector { fd, vectors, count, offset } => {
-                    let calls = [libc::SYS_writev, libc::SYS_pwritev];
-                    transfer(calls, fd, vectors, count, offset)
+                    transfer([libc::SYS_writev, libc::SYS_pwritev], fd, vectors, count, offset)
+                }
+                Self::WriteDurable { fd, buffer, len, offset } => {
+                    return write_durable(fd, slice::from_raw_parts(buffer, len as usize), offset);
                 }
                 Self::Sync { fd, data_only: false } => syscall(libc::SYS_fsync, fd),
                 Self::Sync { fd, data_only: true } => syscall(libc::SYS_fdatasync, fd),
@@ -360,6 +367,25 @@ impl FileCall {
             }
         };
         usize::try_from(answer).map_err(|_| last_error())
+    }
+}
+
+/// Writes bytes so that they survive a power cut.
+///
+/// # Safety
+/// The descriptor must be open, and the caller's to use.
+unsafe fn write_durable(fd: RawFd, bytes: &[u8], offset: u64) -> Result<usize, Errno> {
+    let flags = ReadWriteFlags::DSYNC;
+    // SAFETY: the caller guarantees that the descriptor is open.
+    let fd = unsafe { borrow(fd) };
+    match rustix::io::pwritev2(fd, &[IoSlice::new(bytes)], offset, flags) {
+        // The file system, or a filter, does not support the flag or the call.
+        Err(errno) if errno == Errno::OPNOTSUPP || may_be_refusal(errno) => {
+            let count = rustix::io::pwrite(fd, bytes, offset)?;
+            rustix::fs::fdatasync(fd)?;
+            Ok(count)
+        }
+        answer => answer,
     }
 }
 

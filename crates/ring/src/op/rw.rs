@@ -9,6 +9,8 @@ use annulus_kernel::{Fd, IoVec};
 pub mod rwf {
     /// Do not block. Sockets support the flag since 6.4; older kernels may refuse it.
     pub const NOWAIT: u32 = 0x8;
+    /// Complete once the device has the bytes.
+    pub const DSYNC: u32 = crate::opcode::RWF_DSYNC;
 }
 
 /// Reads a file at an offset, or a stream if the offset is `u64::MAX`.

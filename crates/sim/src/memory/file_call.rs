@@ -24,8 +24,11 @@ const ENTRY_DECODERS: [(u8, EntryDecoder); 14] = [
         FileCall::Read { fd: entry.fd, buffer, len: entry.len, offset: entry.off, nowait }
     }),
     (opcode::WRITE, |entry| {
-        let buffer = pointer(entry.addr);
-        FileCall::Write { fd: entry.fd, buffer, len: entry.len, offset: entry.off }
+        let (fd, buffer) = (entry.fd, pointer(entry.addr));
+        match entry.op_flags & rwf::DSYNC {
+            0 => FileCall::Write { fd, buffer, len: entry.len, offset: entry.off },
+            _ => FileCall::WriteDurable { fd, buffer, len: entry.len, offset: entry.off },
+        }
     }),
     (opcode::READV, |entry| {
         let (vectors, nowait) = (pointer(entry.addr), entry.op_flags & rwf::NOWAIT != 0);
@@ -170,6 +173,10 @@ impl FileRequest {
             F::Write { fd, buffer, len, offset: at } => {
                 DiskCall::write(disk, find(fd)?, single_range(buffer.cast_mut(), len), offset(at))
             }
+            F::WriteDurable { fd, buffer, len, offset: at } => {
+                let from = single_range(buffer.cast_mut(), len);
+                DiskCall::write_durable(disk, find(fd)?, from, offset(at))
+            }
             F::WriteVector { fd, vectors, count, offset: at } => {
                 DiskCall::write(disk, find(fd)?, vectors_of(vectors, count), offset(at))
             }
@@ -238,6 +245,7 @@ impl FileRequest {
             | F::Read { .. }
             | F::ReadVector { .. }
             | F::Write { .. }
+            | F::WriteDurable { .. }
             | F::WriteVector { .. } => return Err(Errno::OPNOTSUPP),
         })
     }
@@ -304,6 +312,12 @@ impl DiskCall {
     fn write(disk: &Disk, file: OpenId, from: MemoryRanges, offset: Option<u64>) -> Self {
         let write = move |disk: &mut Disk, from: &MemoryRanges| disk.write(file, from, offset);
         Self { device_use: disk.device_use_of_write(file), ..Self::transfer(from, write) }
+    }
+
+    /// A write of bytes that are durable once it has ended.
+    fn write_durable(disk: &Disk, file: OpenId, from: MemoryRanges, offset: Option<u64>) -> Self {
+        let device_use = DeviceUse::SyncedWrite(file);
+        Self { device_use, ..Self::write(disk, file, from, offset) }
     }
 
     /// Returns true if the call writes bytes to the device.

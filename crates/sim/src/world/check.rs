@@ -108,7 +108,7 @@ pub(super) fn is_plain_read_or_write(entry: &SubmittedEntry) -> bool {
 }
 
 fn is_valid_read_or_write(entry: &SubmittedEntry) -> bool {
-    entry.ioprio == 0 && entry.op_flags & !rwf::NOWAIT == 0
+    entry.ioprio == 0 && entry.op_flags & !(rwf::NOWAIT | rwf::DSYNC) == 0
 }
 
 fn is_valid_receive(entry: &SubmittedEntry, profile: &Profile) -> bool {

@@ -15,10 +15,11 @@ use super::load::{Client, Load, Loads, Pace};
 use super::placement::Placement;
 use super::setup::{MissingPolicy, Presentation, Setup};
 use crate::bench::{
-    Format, Formula, Layout, Metric, Plan, Role, client_cpu, cpu, mean, p50, p99, p99_9,
-    parameters, requests, subscriber_bytes, with_ratio,
+    Format, Formula, Layout, MIN_RATE_RATIO, Metric, Plan, Role, client_cpu, cpu, mean, p50, p99,
+    p99_9, parameters, rate, requests, subscriber_bytes, with_ratio,
 };
 use crate::cores::Cores;
+use crate::file_system;
 use crate::peer::Peers;
 use crate::tables::{Kind, Suite, Table};
 use crate::usage_error::{UsageError, distinct, one_line};
@@ -32,7 +33,7 @@ const CLIENT_OVERHEAD: Duration = Duration::from_millis(80);
 
 /// The files that come with the lab, by name: published tables, and comparisons with other
 /// programs.
-const CATALOGUE: [(&str, &str); 18] = [
+const CATALOGUE: [(&str, &str); 20] = [
     ("bench-echo", include_str!("../../catalogue/bench-echo.toml")),
     ("fibers", include_str!("../../catalogue/fibers.toml")),
     ("file", include_str!("../../catalogue/file.toml")),
@@ -51,6 +52,8 @@ const CATALOGUE: [(&str, &str); 18] = [
     ("proxy", include_str!("../../catalogue/proxy.toml")),
     ("proxy-2", include_str!("../../catalogue/proxy-2.toml")),
     ("overload", include_str!("../../catalogue/overload.toml")),
+    ("reads", include_str!("../../catalogue/reads.toml")),
+    ("kv", include_str!("../../catalogue/kv.toml")),
 ];
 
 /// The content of a comparison file.
@@ -236,10 +239,23 @@ impl Comparison {
             !self.contenders.is_empty(),
             "no server: add [[server]] with a command or an address"
         );
-        ensure!(!self.loads.is_empty(), "no load: add [[load]] with a url or a command");
+        ensure!(!self.loads.is_empty(), "no load: add [[load]] with a url, a command or a job");
         let names: Vec<_> = self.contenders.iter().map(|one| &one.name).collect();
         distinct(&names, |name| format!("the server name '{name}'"))?;
         distinct_loads(&self.loads)?;
+        if self.has_jobs() {
+            ensure!(
+                self.loads.iter().all(Load::is_job),
+                "a server either serves or reads jobs: give all loads a job, or none"
+            );
+            let running = self.contenders.iter().find(|one| !one.is_started());
+            ensure!(
+                running.is_none(),
+                "server '{}' already runs, and cannot read jobs: write its command",
+                running.map_or("", |one| &one.name)
+            );
+            self.contenders = self.contenders.into_iter().map(Contender::answering_jobs).collect();
+        }
         if self.baseline.is_empty() {
             self.baseline.clone_from(&self.contenders[0].name);
         }
@@ -263,6 +279,11 @@ impl Comparison {
         Ok(self)
     }
 
+    /// Returns true if its servers read jobs.
+    fn has_jobs(&self) -> bool {
+        self.loads.iter().any(Load::is_job)
+    }
+
     /// Returns the placement, and why it differs from the requested one. A server that already runs
     /// is not pinned. If it is compared with one that is started, nothing is pinned, because
     /// otherwise one of two identical programs would win.
@@ -282,10 +303,15 @@ impl Comparison {
     /// these cores.
     pub fn setup(self, plan: Plan, time: Duration, cores: Cores, peers: Option<Peers>) -> Setup {
         let ((placement, unpinned), mut plan) = (self.placed(), plan);
+        let has_jobs = self.has_jobs();
         let Comparison { name, title, contenders, baseline, mut loads, site, .. } = self;
-        loads.iter_mut().for_each(|load| load.cost = time + CLIENT_OVERHEAD);
+        loads.iter_mut().for_each(|load| load.set_time(time, CLIENT_OVERHEAD));
         let is_open = loads.iter().any(|load| load.pace != Pace::Closed);
-        let mut metrics = metrics(contenders.iter().all(Contender::is_visible), is_open, &mut plan);
+        let are_visible = contenders.iter().all(Contender::is_visible);
+        let mut metrics = match has_jobs {
+            true => job_metrics(),
+            false => metrics(are_visible, is_open, &mut plan),
+        };
         let is_broadcast = loads.iter().any(|load| matches!(load.client, Client::FanOut { .. }));
         metrics.extend(is_broadcast.then(subscriber_bytes));
         let broadcast = if is_broadcast {
@@ -298,10 +324,16 @@ impl Comparison {
         let shown = Presentation {
             kind: "programs",
             title: Some(title.clone()),
-            terms: format!(" of {seconds} s, {}", placement.terms(cores)),
-            legend: format!(
-                "; CPU µs: of the server, per request; calls: the server's system calls per request{service}{broadcast}"
-            ),
+            terms: match has_jobs {
+                true => format!(" of {seconds} s, all on core {}", cores.server),
+                false => format!(" of {seconds} s, {}", placement.terms(cores)),
+            },
+            legend: match has_jobs {
+                true => "; CPU µs: of all threads, per operation".into(),
+                false => format!(
+                    "; CPU µs: of the server, per request; calls: the server's system calls per request{service}{broadcast}"
+                ),
+            },
             layout: Layout::Cells,
             metrics,
             parameters: parameters(json!({
@@ -317,6 +349,7 @@ impl Comparison {
             site,
             placement,
             missing: MissingPolicy::Refuse,
+            check: has_jobs.then_some(|_, directory| file_system::name(directory)),
             notes: unpinned.into_iter().collect(),
             rounds_per_process: ROUNDS_PER_PROCESS,
             ..Setup::new(plan, time, cores, peers, shown)
@@ -349,6 +382,14 @@ fn metrics(are_visible: bool, is_open: bool, plan: &mut Plan) -> Vec<Metric> {
     let served = Metric { format: Format::Micros, ..served };
     let time = if is_open { served } else { mean() };
     vec![rate, cpu, calls, time, p50(), p99(), p99_9(), client_cpu()]
+}
+
+/// Returns the metrics of contenders that read jobs.
+fn job_metrics() -> Vec<Metric> {
+    let rate = Metric { role: Role::Guard(MIN_RATE_RATIO), columns: with_ratio(), ..rate() };
+    let cpu =
+        Metric { role: Role::Primary, columns: with_ratio(), format: Format::Significant, ..cpu() };
+    vec![rate, cpu, p50(), p99(), p99_9()]
 }
 
 fn distinct_loads(loads: &[Load]) -> Result<(), UsageError> {
@@ -400,6 +441,8 @@ mod tests {
             ("proxy", 7, 5, "haproxy"),
             ("proxy-2", 5, 2, "haproxy"),
             ("overload", 7, 4, "haproxy"),
+            ("reads", 10, 9, "tokio"),
+            ("kv", 5, 8, "tokio"),
         ];
         assert_eq!(
             counts,

@@ -27,6 +27,16 @@ pub(crate) const DEFAULT_WARM_UP: Duration = Duration::from_millis(100);
 /// Placeholders only in the command line of a client.
 const COMMAND_PLACEHOLDERS: [&str; 4] = ["seconds", "requests", "script", "rate"];
 
+/// Placeholders of a job.
+const JOB_PLACEHOLDERS: [&str; 2] = ["depth", "seconds"];
+
+/// The numbers above 0 in the answer to a job.
+const JOB_NUMBERS: [&str; 3] = ["operations", "ns", "cpu_ns"];
+
+/// How much longer than a slice the answer to a job may take: for the preparation and a warm-up,
+/// also on a temporarily slow machine.
+const ANSWER_TIMEOUT_SLACK: Duration = Duration::from_secs(30);
+
 /// Placeholders in every load.
 const LOAD_PLACEHOLDERS: [&str; 5] = ["port", "address", "path", "connections", "depth"];
 
@@ -107,7 +117,8 @@ pub enum Pace {
 }
 
 /// A load, with a cell for each number of connections. In a file it has either `url`, with the
-/// `options` of `annulus load`, or `command`, the command line of another client. The URL
+/// `options` of `annulus load`, or `command`, the command line of another client, or `job`, a line
+/// for servers that read jobs instead of serving: it may contain `{depth}` and `{seconds}`. The URL
 /// `fan-out://{address}` is a broadcast of messages of the option `length`: `connections` are its
 /// subscribers, `depth` its messages in flight, and its requests are deliveries.
 ///
@@ -135,6 +146,8 @@ pub struct Loads {
     pub text: Option<String>,
     /// The command line of another client.
     pub command: Option<String>,
+    /// The line that a contender reads.
+    pub job: Option<String>,
     /// A command line to run before each slice.
     pub before: Option<String>,
     /// Expressions that read the output, each `KEY=EXPRESSION`.
@@ -175,6 +188,7 @@ impl Default for Loads {
             options: Options::default(),
             text: None,
             command: None,
+            job: None,
             before: None,
             parse: Vec::new(),
             service: String::new(),
@@ -200,6 +214,9 @@ impl Loads {
             (None, None) => Pace::Closed,
         };
         ensure!(self.depth > 0, "depth 0: write a number from 1");
+        if let Some(line) = &self.job {
+            return self.job(line).map(|load| vec![load]);
+        }
         ensure!(!self.connections.is_empty(), "connections is empty: write at least one number");
         ensure!(!self.connections.contains(&0), "connections 0: write a number from 1");
         let client = self.client()?;
@@ -220,6 +237,35 @@ impl Loads {
             load.checked().with_context(|| format!("load '{name}'"))
         };
         connections.into_iter().map(load).collect()
+    }
+
+    /// Returns the load of a job.
+    fn job(&self, line: &str) -> Result<Load> {
+        let rest = Loads { job: None, name: None, depth: 1, ..self.clone() };
+        ensure!(
+            rest.is_default(),
+            "'{line}': a job has no other key than name and depth: remove the other keys"
+        );
+        placeholders::check(&[line.to_owned()], &JOB_PLACEHOLDERS)?;
+        let first = line.split(' ').next().unwrap_or_default();
+        let name = self.name.as_deref().unwrap_or(first);
+        let cell = Cell::new([("load", name.into()), ("depth", self.depth.into())]);
+        let job = Job { line: line.into(), timeout: ANSWER_TIMEOUT_SLACK, required: &JOB_NUMBERS };
+        Ok(Load { depth: self.depth, ..Load::job(cell, job, Duration::ZERO) })
+    }
+
+    /// Returns true if no key is set.
+    fn is_default(&self) -> bool {
+        let Loads { name, url, options, text, command, job, before, parse, service, .. } = self;
+        let texts = [name, url, text, command, job, before];
+        texts.iter().all(|text| text.is_none())
+            && *options == Options::default()
+            && parse.is_empty()
+            && service.is_empty()
+            && self.connections == Loads::default().connections
+            && self.depth == 1
+            && self.rate.is_none()
+            && self.share.is_none()
     }
 
     fn client(&self) -> Result<Client> {
@@ -272,7 +318,7 @@ impl Loads {
                 );
                 Ok(Client::Command { words, before, parser })
             }
-            _ => bail!("a load needs either a url or a command"),
+            _ => bail!("a load needs either a url, a command or a job"),
         }
     }
 }
@@ -416,6 +462,22 @@ impl Load {
         Ok([self.clone()].into_iter().chain(open).collect())
     }
 
+    /// Returns true if contenders read it as a job.
+    pub(super) fn is_job(&self) -> bool {
+        matches!(self.client, Client::Job(_))
+    }
+
+    /// Sets how long a slice is measured, and about how much longer it takes.
+    pub(super) fn set_time(&mut self, time: Duration, overhead: Duration) {
+        self.cost = time + overhead;
+        if let Client::Job(job) = &mut self.client {
+            let words =
+                [("depth", self.depth.to_string()), ("seconds", time.as_secs_f64().to_string())];
+            job.line = filled(&job.line, &words);
+            job.timeout = time + ANSWER_TIMEOUT_SLACK;
+        }
+    }
+
     /// Renames the load.
     pub fn rename(&mut self, name: &str) {
         self.cell = cell(name, self.connections, self.depth);
@@ -503,8 +565,8 @@ mod tests {
     fn an_invalid_load_is_refused() {
         let url = || Loads { url: Some("tcp://{address}".into()), ..Loads::default() };
         let command = |line: &str| Loads { command: Some(line.into()), ..Loads::default() };
-        refused(Loads::default(), "a url or a command");
-        refused(Loads { command: Some("wrk".into()), ..url() }, "a url or a command");
+        refused(Loads::default(), "a url, a command or a job");
+        refused(Loads { command: Some("wrk".into()), ..url() }, "a url, a command or a job");
         refused(Loads { depth: 0, ..url() }, "depth 0");
         refused(Loads { rate: Some(0.0), ..url() }, "rate 0: write a number above 0");
         refused(
@@ -517,8 +579,23 @@ mod tests {
         refused(two, "has no {connections}");
         refused(Loads { depth: 2, ..command("wrk {port}") }, "has no {depth}");
         refused(Loads { rate: Some(1.0), ..command("wrk {port}") }, "has no {rate}");
+        let job = |line: &str| Loads { job: Some(line.into()), ..Loads::default() };
+        refused(Loads { rate: Some(1.0), ..job("direct {seconds}") }, "a job has no other key");
+        refused(Loads { url: Some("tcp://{port}".into()), ..job("direct") }, "has no other key");
+        refused(job("direct {port}"), "unknown placeholder {port}");
         let loads = Loads { connections: vec![1, 2], ..command("wrk -c{connections} {port}") };
         assert_eq!(loads.split().expect("the loads are invalid").len(), 2);
+    }
+
+    #[test]
+    fn a_job_is_filled_with_its_depth_and_the_time_of_a_slice() {
+        let job = Some("direct {depth} {seconds}".into());
+        let loads = Loads { job, depth: 32, ..Loads::default() };
+        let mut load = loads.split().expect("a load").remove(0);
+        assert_eq!((load.cell.to_string().as_str(), load.is_job()), ("direct × depth 32", true));
+        load.set_time(Duration::from_millis(400), Duration::ZERO);
+        let Client::Job(job) = load.client else { panic!("a job") };
+        assert_eq!(job.line, "direct 32 0.4");
     }
 
     #[test]

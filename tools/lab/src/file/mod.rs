@@ -10,11 +10,11 @@ use std::path::Path;
 use annulus::Runtime;
 use annulus_load::limits;
 use anyhow::Result;
-use rustix::fs::statfs;
 
 use crate::bench::{
     Cell, Column, Format, Formula, Layout, Metric, Role, cpu, megabytes, rate, with_ratio,
 };
+use crate::file_system;
 use crate::jobs;
 use crate::programs::Definition;
 use crate::usage_error::{UsageError, find_own};
@@ -52,28 +52,7 @@ fn check(cells: &[Cell], directory: &Path) -> Result<String> {
     for cell in cells.iter().map(Cycles::of) {
         limits::reserve(cell.workers as usize)?;
     }
-    file_system(directory)
-}
-
-/// Names of file systems by their magic numbers (`linux/magic.h`).
-const FILE_SYSTEMS: [(u32, &str); 8] = [
-    (0xef53, "ext4"),
-    (0x0102_1994, "tmpfs"),
-    (0x5846_5342, "xfs"),
-    (0x9123_683e, "btrfs"),
-    (0x794c_7630, "overlayfs"),
-    (0x6969, "nfs"),
-    (0x6573_5546, "fuse"),
-    (0x2fc1_2fc1, "zfs"),
-];
-
-/// Returns the name of the file system, or its magic number if the name is unknown.
-fn file_system(dir: &Path) -> Result<String> {
-    let refused =
-        |why| UsageError(format!("TMPDIR {}: {why}; set it to another directory", dir.display()));
-    let number = statfs(dir).map_err(refused)?.f_type as u32;
-    let known = FILE_SYSTEMS.iter().find(|(magic, _)| *magic == number);
-    Ok(known.map_or_else(|| format!("{number:#x}"), |(_, name)| (*name).to_owned()))
+    file_system::name(directory)
 }
 
 fn metrics() -> Vec<Metric> {
@@ -130,10 +109,5 @@ mod tests {
         let keys = ["cpu_seconds", "real_seconds", "rate", "cpu_us", "real_us"];
         let values = keys.map(|key| value(key).expect(key));
         assert_eq!(values, [1.0, 2.0, 2.0, 250_000.0, 500_000.0]);
-    }
-
-    #[test]
-    fn file_systems_have_names() {
-        assert_eq!(file_system(Path::new("/proc")).expect("the file system is unknown"), "0x9fa0");
     }
 }

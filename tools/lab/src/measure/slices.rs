@@ -86,7 +86,8 @@ impl Slices {
         for contender in 0..self.contenders.len() {
             for cell in 0..self.loads.len() {
                 let load = &self.loads[cell];
-                if self.loads[..cell].iter().any(|other| other.name() == load.name()) {
+                let is_job = matches!(load.client, Client::Job(_));
+                if is_job || self.loads[..cell].iter().any(|other| other.name() == load.name()) {
                     continue;
                 }
                 let (load, rate) = match (&load.client, load.pace) {

@@ -2,13 +2,16 @@
 
 mod bad_input;
 mod cache;
+mod cold;
 mod copy;
 mod cursor;
 mod dirs;
 mod drops;
+mod durable;
 mod hung;
 mod leases;
 mod locks;
+mod many;
 pub(crate) mod mode;
 mod model;
 mod paths;

@@ -1,0 +1,101 @@
+//! Writes that are durable once they have ended.
+#![allow(unsafe_code)]
+
+use super::call::CallArgs;
+use super::exact::cut_short;
+use super::file::{File, check_offset};
+use crate::bytes::buf::IoBuf;
+use crate::file_policy::Class;
+use crate::tasks::consume_budget;
+use annulus_kernel::file::FileCall;
+use std::io;
+use std::os::fd::RawFd;
+
+/// Maximum number of bytes per call: what Linux transfers at most.
+const MAX_BYTES: usize = 0x7fff_f000;
+
+/// A durable write of the memory after its first `done` bytes.
+struct DurableWrite<B> {
+    buf: B,
+    done: usize,
+    offset: u64,
+}
+
+// SAFETY: `IoBuf` promises that the memory is initialised, unchanged, and does not move with the
+// buffer; `done` is within it.
+unsafe impl<B: IoBuf> CallArgs for DurableWrite<B> {
+    fn call(&mut self, fd: RawFd) -> FileCall {
+        let buffer = self.buf.as_ptr().wrapping_add(self.done);
+        let len = (self.buf.bytes_init() - self.done).min(MAX_BYTES) as u32;
+        FileCall::WriteDurable { fd, buffer, len, offset: self.offset }
+    }
+}
+
+impl File {
+    /// Writes everything, and returns once the device has it: after a power cut, these bytes can be
+    /// read at this offset. Other writes need not be durable then, nor the name of a new file, for
+    /// which its directory must be [synced](super::Dir::sync_all).
+    ///
+    /// This is one call off the loop (`RWF_DSYNC`), where [`write_all_at`](Self::write_all_at) and
+    /// [`sync_data`](Self::sync_data) may be two. A log that collects the records of several tasks
+    /// and writes them together is durable at the cost of one such call per batch.
+    ///
+    /// If the future is dropped, a call that has not begun is not made. One that has begun is made
+    /// to its end.
+    ///
+    /// ```
+    /// use annulus::fs::{self, File};
+    ///
+    /// # annulus::run(async {
+    /// # let path = std::env::temp_dir().join(format!("annulus-durable-{}", std::process::id()));
+    /// let log = File::create(&path).await?;
+    /// let mut end = 0;
+    /// for record in ["first\n", "second\n"] {
+    ///     log.write_durable_at(record, end).await.0?;
+    ///     end += record.len() as u64; // The record can be acknowledged.
+    /// }
+    /// assert_eq!(fs::read(&path).await?, b"first\nsecond\n");
+    /// # fs::remove_file(&path).await?;
+    /// # std::io::Result::Ok(())
+    /// # }).unwrap();
+    /// ```
+    ///
+    /// # Errors
+    /// The errors of [`write_all_at`](Self::write_all_at), and those of the device. After an error
+    /// some of the bytes may be in the file, and nothing says which of them are durable. As after a
+    /// failed [`sync_data`](Self::sync_data), a second attempt that succeeds proves nothing about
+    /// the first: write the bytes again, elsewhere.
+    pub async fn write_durable_at<B: IoBuf>(&self, buf: B, offset: u64) -> (io::Result<()>, B) {
+        consume_budget().await;
+        if let Err(error) = self.open.take_error() {
+            return (Err(error), buf);
+        }
+        let total = buf.bytes_init();
+        let mut args = DurableWrite { buf, done: 0, offset };
+        while args.done < total {
+            args.offset = match check_offset(offset + args.done as u64) {
+                Ok(offset) => offset,
+                Err(error) => return (Err(error), args.buf),
+            };
+            let answer;
+            // It always waits for the device.
+            (answer, args) = self.site_of(None).make(args).await;
+            let error = match answer {
+                Ok(count) if count > 0 => {
+                    args.done += count as usize;
+                    continue;
+                }
+                Ok(_) => io::ErrorKind::WriteZero.into(),
+                Err(error) => {
+                    let (address, len) =
+                        (args.buf.as_ptr() as usize + args.done, total - args.done);
+                    self.explain(error, Class::Write, address, len, args.offset).await
+                }
+            };
+            let is_first = args.done == 0;
+            let error = if is_first { error } else { cut_short(error, args.done, total) };
+            return (Err(error), args.buf);
+        }
+        (Ok(()), args.buf)
+    }
+}

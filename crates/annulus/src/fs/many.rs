@@ -1,0 +1,114 @@
+//! Several reads or writes of a file in one call.
+
+use super::call::StartedCall;
+use super::file::{File, check_offset};
+use super::transfer::{Read, Write};
+use crate::bytes::buf::{IoBuf, IoBufMut};
+use crate::file_policy::Class;
+use crate::tasks::consume_budget;
+use std::io;
+
+impl File {
+    /// Makes several reads at once, each like [`read_at`](Self::read_at): those whose data is not
+    /// in memory are handed to the kernel together, in one system call, and wait for the device
+    /// together. Returns the result of each, with its memory, in the order of the list.
+    ///
+    /// This costs less than a task per read, and an index or a page cache often knows all of its
+    /// reads beforehand.
+    ///
+    /// If the future is dropped, reads that have not begun are cancelled. The memory of the others
+    /// is freed once they have ended.
+    ///
+    /// ```
+    /// use annulus::fs::{self, File};
+    ///
+    /// # annulus::run(async {
+    /// # let path = std::env::temp_dir().join(format!("annulus-many-{}", std::process::id()));
+    /// fs::write(&path, "a small file").await?;
+    /// let file = File::open(&path).await?;
+    /// // Memory for four bytes each, and where to read them.
+    /// let reads = [8, 0, 100].map(|offset| (vec![0; 4], offset));
+    /// let mut found = Vec::new();
+    /// for (read, bytes) in file.read_many_at(reads.into()).await {
+    ///     found.push(String::from_utf8_lossy(&bytes[..read?]).into_owned());
+    /// }
+    /// assert_eq!(found, ["file", "a sm", ""]); // The last one is past the end of the file.
+    /// # fs::remove_file(&path).await?;
+    /// # std::io::Result::Ok(())
+    /// # }).unwrap();
+    /// ```
+    ///
+    /// # Errors
+    /// Each result has the errors of [`read_at`](Self::read_at). One error does not affect the other
+    /// reads.
+    pub async fn read_many_at<B: IoBufMut>(
+        &self,
+        reads: Vec<(B, u64)>,
+    ) -> Vec<(io::Result<usize>, B)> {
+        consume_budget().await;
+        let mut started = Vec::with_capacity(reads.len());
+        for (buf, offset) in reads {
+            let checked = check_offset(offset);
+            let mut args = Read { buf, done: 0, offset, guard: None };
+            started.push(match checked {
+                Ok(_) => self.read_site(&mut args).start(args).await,
+                Err(error) => StartedCall::ended(error, args),
+            });
+        }
+        let mut ended = Vec::with_capacity(started.len());
+        for call in started {
+            let (answer, mut args) = call.finish(&self.open.core).await;
+            let answer = match answer {
+                Ok(count) => Ok(args.filled(count)),
+                Err(error) => {
+                    let (address, len) = (args.buf.as_ptr() as usize, args.buf.bytes_total());
+                    Err(self.explain(error, Class::Read, address, len, args.offset).await)
+                }
+            };
+            ended.push((answer, args.buf));
+        }
+        ended
+    }
+
+    /// Makes several writes at once, each like [`write_at`](Self::write_at): those that leave the
+    /// loop are handed over together. Returns the result of each, with its memory, in the order of
+    /// the list. They happen in any order, so they should not overlap.
+    ///
+    /// If the future is dropped, writes that have not begun are cancelled. The others happen.
+    ///
+    /// # Errors
+    /// Each result has the errors of [`write_at`](Self::write_at). One error does not affect the
+    /// other writes, except that of an earlier write whose future was dropped: then nothing is
+    /// written, and each result has that error.
+    pub async fn write_many_at<B: IoBuf>(
+        &self,
+        writes: Vec<(B, u64)>,
+    ) -> Vec<(io::Result<usize>, B)> {
+        consume_budget().await;
+        if let Err(error) = self.open.take_error() {
+            let again = || io::Error::new(error.kind(), error.to_string());
+            return writes.into_iter().map(|(buf, _)| (Err(again()), buf)).collect();
+        }
+        let mut started = Vec::with_capacity(writes.len());
+        for (buf, offset) in writes {
+            let args = Write { buf, done: 0, offset, guard: None };
+            started.push(match check_offset(offset) {
+                Ok(_) => self.write_site(&args).start(args).await,
+                Err(error) => StartedCall::ended(error, args),
+            });
+        }
+        let mut ended = Vec::with_capacity(started.len());
+        for call in started {
+            let (answer, args) = call.finish(&self.open.core).await;
+            let answer = match answer {
+                Ok(count) => Ok(count as usize),
+                Err(error) => {
+                    let (address, len) = (args.buf.as_ptr() as usize, args.buf.bytes_init());
+                    Err(self.explain(error, Class::Write, address, len, args.offset).await)
+                }
+            };
+            ended.push((answer, args.buf));
+        }
+        ended
+    }
+}

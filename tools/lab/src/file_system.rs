@@ -1,0 +1,42 @@
+//! The file system of a directory.
+
+use std::path::Path;
+
+use anyhow::Result;
+use rustix::fs::statfs;
+
+use crate::usage_error::UsageError;
+
+/// Names of file systems by their magic numbers (`linux/magic.h`).
+const FILE_SYSTEMS: [(u32, &str); 8] = [
+    (0xef53, "ext4"),
+    (0x0102_1994, "tmpfs"),
+    (0x5846_5342, "xfs"),
+    (0x9123_683e, "btrfs"),
+    (0x794c_7630, "overlayfs"),
+    (0x6969, "nfs"),
+    (0x6573_5546, "fuse"),
+    (0x2fc1_2fc1, "zfs"),
+];
+
+/// Returns the name of the file system, or its magic number if the name is unknown.
+///
+/// # Errors
+/// If the directory cannot be examined.
+pub(crate) fn name(dir: &Path) -> Result<String> {
+    let refused =
+        |why| UsageError(format!("TMPDIR {}: {why}; set it to another directory", dir.display()));
+    let number = statfs(dir).map_err(refused)?.f_type as u32;
+    let known = FILE_SYSTEMS.iter().find(|(magic, _)| *magic == number);
+    Ok(known.map_or_else(|| format!("{number:#x}"), |(_, name)| (*name).to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn file_systems_have_names() {
+        assert_eq!(name(Path::new("/proc")).expect("the file system is unknown"), "0x9fa0");
+    }
+}

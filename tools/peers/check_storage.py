@@ -1,0 +1,108 @@
+#!/usr/bin/env python3
+"""Checks the contenders of `bench reads` and `bench kv` in a directory: gives each of them jobs, and compares the replies of
+the servers with the file, in each mode.
+
+    check_storage.py DIRECTORY
+
+Exit code: 0 all passed, 1 one failed, 2 usage, 3 none can run on this machine (each exited with 3).
+"""
+
+import json
+import os
+import pathlib
+import re
+import socket
+import subprocess
+import sys
+import tempfile
+
+MODES = {"annulus": [[], ["epoll"]], "tokio": [[], ["fs"]], "storage-liburing": [[], ["turn"], ["fixed"]]}
+NO_SERVER = ("threads", "storage-liburing")
+SERVICES = ("direct-1", "direct-4", "warm-1", "warm-4")
+JOBS = ("direct 1 0.05", "cold 4 0.05", "warm 32 0.05", "direct 32 0.05")
+BLOCK, BLOCKS = 4096, 1024
+PATIENCE = 60  # seconds; reaching it is the failure
+UNAVAILABLE = 3
+
+
+def is_answer(line):
+    answer = json.loads(line)
+    times = [answer[name] for name in ("p50_us", "p99_us", "p99_9_us")]
+    return all(answer[name] > 0 for name in ("operations", "ns", "cpu_ns")) and 0 < times[0] <= times[1] <= times[2]
+
+
+def check_reads(program, mode, site):
+    """Returns why a contender fails, or None, and whether this machine has what it needs."""
+    asked = "".join(f"{job}\n" for job in JOBS)
+    command = [program, "reads", site, *mode]
+    said = subprocess.run(command, input=asked, capture_output=True, text=True, timeout=PATIENCE)
+    answers = said.stdout.splitlines()
+    good = said.returncode == 0 and len(answers) == len(JOBS) and all(map(is_answer, answers))
+    return None if good else str(said), said.returncode != UNAVAILABLE
+
+
+def received(stream):
+    """Returns the next block, or less at the end of the stream."""
+    got = b""
+    while len(got) < BLOCK and (more := stream.recv(BLOCK - len(got))):
+        got += more
+    return got
+
+
+def replies(address, content):
+    """Returns what is wrong with the server's replies, or None."""
+    with socket.create_connection(address, PATIENCE) as stream:
+        stream.settimeout(PATIENCE)
+        wanted = [0, 1, BLOCKS - 1, BLOCKS + 5, 0xFFFFFFFF]
+        stream.sendall(b"".join(b"%08x" % number for number in wanted))
+        for number in wanted:
+            start = number % BLOCKS * BLOCK
+            got = received(stream)
+            if got != content[start : start + BLOCK]:
+                return f"block {number}: {len(got)} bytes that are not those of the file"
+    return None
+
+
+def check_kv(program, mode, site, service, content):
+    """Returns why a server fails, or None, and whether this machine has what it needs."""
+    command = [program, "kv", "0", site, service, *mode]
+    server = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    try:
+        line = server.stderr.readline()
+        ready = re.search(r"listening on (127\.0\.0\.1):(\d+)", line)
+        if not ready:
+            server.wait(PATIENCE)
+            return line.strip(), server.returncode != UNAVAILABLE
+        return replies((ready[1], int(ready[2])), content), True
+    finally:
+        server.kill()
+        server.wait()
+        server.stderr.close()
+
+
+def main():
+    if len(sys.argv) != 2:
+        print(__doc__, file=sys.stderr)
+        return 2
+    programs = sorted(path for path in pathlib.Path(sys.argv[1]).iterdir() if os.access(path, os.X_OK) and path.is_file())
+    content, could_run, failed = os.urandom(BLOCK * BLOCKS), False, not programs
+    # Not in memory: not every file system there has direct reads.
+    with tempfile.TemporaryDirectory(dir=sys.argv[1]) as site:
+        for name in ("cold", "warm"):
+            pathlib.Path(site, name).write_bytes(content)
+        for program in programs:
+            for mode in MODES.get(program.name, [[]]):
+                checks = [("reads", check_reads(program, mode, site))]
+                if program.name not in NO_SERVER:
+                    checks += [(each, check_kv(program, mode, site, each, content)) for each in SERVICES]
+                for what, (why, can_run) in checks:
+                    could_run |= can_run
+                    failed |= can_run and why is not None
+                    print(f"{program.name} {' '.join(mode)} {what}: {why or 'ok'}")
+    if failed:
+        return 1
+    return 0 if could_run else UNAVAILABLE
+
+
+if __name__ == "__main__":
+    sys.exit(main())
