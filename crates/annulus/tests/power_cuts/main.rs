@@ -2,5 +2,8 @@
 #![cfg(feature = "sim")]
 
 mod disks;
+mod full;
 mod log;
 mod recipe;
+#[path = "../common/rerun.rs"]
+mod rerun;
