@@ -87,7 +87,9 @@ fn models() -> Outcome {
 /// tests, and then all tests of the workspace.
 pub(crate) fn test() -> Outcome {
     Step::new("cargo", "test --workspace --features annulus/tracing --test tracing").run_tests()?;
-    let mut tests = Step::new("cargo", "test --workspace --no-fail-fast");
+    // A feature of the command that is off by default; without it, the `features` step checks it.
+    let mut tests =
+        Step::new("cargo", "test --workspace --no-fail-fast --features annulus-cli/otlp");
     if is_ci() {
         tests = tests.start_with_tests(sanitizers::asan_ahead()).start_with_tests(compat::ahead());
     }

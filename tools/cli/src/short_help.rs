@@ -122,8 +122,10 @@ fn shortened(command: Command, path: &[&str], help: &'static ShortHelp) -> Comma
     let notes = command.get_after_long_help().or(command.get_after_help()).cloned();
     let command = command.after_help(help.examples).after_long_help(notes.unwrap_or_default());
     command.mut_args(|arg| {
-        let id = arg.get_id().as_str();
-        let shown = help.arguments.iter().find(|(name, _)| *name == id);
+        let shown = help.arguments.iter().find(|(name, _)| *name == arg.get_id().as_str());
+        // A negative number is a value, so that the error says what is wrong with it.
+        let takes_values = arg.get_action().takes_values() && !arg.is_positional();
+        let arg = arg.allow_negative_numbers(takes_values);
         let full = arg.get_long_help().or(arg.get_help()).cloned().unwrap_or_default();
         match shown {
             Some((_, text)) => arg.long_help(full).help(*text).help_heading(None),

@@ -64,7 +64,7 @@ impl Fault {
             ),
             io::ErrorKind::AddrNotAvailable => (
                 FaultKind::NO_LOCAL_PORT,
-                "use fewer clients, or widen net.ipv4.ip_local_port_range",
+                "use fewer connections, or widen net.ipv4.ip_local_port_range",
             ),
             _ => (FaultKind::CONNECT_FAILED, "check the address"),
         };
@@ -171,7 +171,10 @@ impl Fault {
     pub(crate) fn unanswered(requests: usize) -> Fault {
         Fault::new(
             FaultKind::CLOSED_EARLY,
-            format!("the server closed with {requests} requests in flight"),
+            match requests {
+                1 => "the server closed with a request in flight".to_owned(),
+                _ => format!("the server closed with {requests} requests in flight"),
+            },
         )
     }
 
@@ -292,7 +295,7 @@ impl FaultLog {
         }
         let mut faults = self.lock();
         *faults.by_kind.entry(fault.kind.0.to_owned()).or_default() += 1;
-        faults.first.get_or_insert_with(|| format!("client {client}: {}", fault.detail));
+        faults.first.get_or_insert_with(|| format!("connection {client}: {}", fault.detail));
     }
 
     /// Marks the run as interrupted: connections that end from now on have not failed.

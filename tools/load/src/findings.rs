@@ -91,7 +91,7 @@ pub(crate) fn run_info(plan: &Plan) -> RunInfo {
         protocol: plan.protocol.name().to_owned(),
         tls: plan.tls.as_ref().map(Tls::to_string),
         length: has_length.then_some(plan.length as u64),
-        clients: plan.clients as u64,
+        connections: plan.clients as u64,
         threads: plan.threads() as u64,
         pipeline: pipeline as u64,
         schedule,

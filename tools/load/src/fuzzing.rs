@@ -61,7 +61,7 @@ pub fn http(bytes: &[u8]) {
     let requests =
         Mix::new([(1.0, HttpRequest::new(method, "/"))]).expect("the constant weight is invalid");
     let http = Http { requests, ..Http::new("a:1", "/") };
-    let requests = Rc::new(Requests::new(&http).expect("the constant request is invalid"));
+    let requests = Rc::new(Requests::new(&http, false).expect("the constant request is invalid"));
     let exchange =
         || HttpExchange::new(&requests, FieldValues::new(1, 0, 1), &FirstRefusal::default());
     assert_same_in_pieces(exchange, OUTSTANDING_REQUESTS, bytes, piece(first));

@@ -24,7 +24,7 @@ pub enum LoadError {
     Runtime(io::Error),
     /// The system does not start enough threads.
     #[error(
-        "only {started} of {wanted} threads could be started: {error}; use fewer clients, raise \
+        "only {started} of {wanted} threads could be started: {error}; use fewer connections, raise \
          the limit (ulimit -u), or choose the uring or epoll driver"
     )]
     Threads {

@@ -204,7 +204,7 @@ mod tests {
         let together = vec![interval(0.0, 1.0, &[10, 20, 40]), interval(1.0, 1.0, &[30, 50, 60])];
         assert_eq!(merged.intervals, together);
         assert_eq!((merged.seconds, merged.cpu_seconds, merged.interrupted), (2.0, 1.0, false));
-        assert_eq!((merged.run.started, merged.run.clients, merged.run.threads), (98.0, 50, 2));
+        assert_eq!((merged.run.started, merged.run.connections, merged.run.threads), (98.0, 50, 2));
         assert_eq!(merged.run.driver, "uring");
         let parts: Vec<_> =
             merged.run.parts.iter().map(|part| (part.part, &*part.host, part.responses)).collect();

@@ -81,14 +81,14 @@ impl Part {
         let Part { count, .. } = self;
         if clients < count {
             return Err(invalid(format!(
-                "{clients} clients cannot be divided among {count} parts: use at least {count} \
-                 clients, or fewer parts"
+                "{clients} connections cannot be divided among {count} parts: use at least {count} \
+                 connections, or fewer parts"
             )));
         }
         match requests {
             Some(requests) if count > 1 && requests < clients as u64 => Err(invalid(format!(
                 "{requests} requests cannot be divided among {count} parts with {clients} \
-                 clients: send at least one request per client, or use fewer clients"
+                 connections: send at least one request per connection, or use fewer connections"
             ))),
             _ => Ok(()),
         }
@@ -216,7 +216,7 @@ mod tests {
         assert_eq!(check(4, Some(4)), Ok(()));
         assert_eq!(check(4, None), Ok(()));
         assert_eq!(Part::WHOLE.check(50, Some(1)), Ok(()));
-        assert!(check(3, None).unwrap_err().contains("use at least 4 clients"));
+        assert!(check(3, None).unwrap_err().contains("use at least 4 connections"));
         assert!(check(8, Some(7)).unwrap_err().contains("7 requests cannot be divided"));
     }
 }

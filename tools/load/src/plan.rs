@@ -188,7 +188,7 @@ impl Plan {
         if requests as usize > most {
             return Err(invalid(format!(
                 "a burst of {requests} requests does not fit on {clients} connections with \
-                 {pipeline} messages in flight each: use at most {most} requests, more messages \
+                 {pipeline} in flight on each: use at most {most} requests, more messages \
                  in flight, or more connections"
             )));
         }

@@ -57,10 +57,10 @@ pub(crate) fn all(
 fn nothing_measured(workload: Workload) -> &'static str {
     match workload {
         Workload::Datagrams(_) => {
-            "nothing was measured: some clients have no socket, or failed during the warm-up"
+            "nothing was measured: some sockets could not be opened, or failed during the warm-up"
         }
         Workload::Streams(_) => {
-            "nothing was measured: some clients could not connect, or failed during the warm-up"
+            "nothing was measured: some connections could not be made, or failed during the warm-up"
         }
     }
 }
@@ -97,7 +97,7 @@ fn saturation(share: f64, pin: Option<usize>, threads: usize) -> Option<String> 
         let percent = share * 100.0;
         let what = if cores == 1 { "its core".into() } else { format!("one core, out of {cores}") };
         format!(
-            "the load used {percent:.0}% of {what}: the server may be faster than measured; give \
+            "the load used {percent:.0} % of {what}: the server may be faster than measured; give \
              the load more threads or its own machine, or reduce the load"
         )
     })
@@ -111,7 +111,12 @@ fn stream_failures(
 ) -> impl Iterator<Item = String> {
     let failed = (failed > 0).then(|| match streams.reconnect {
         true => format!("connections failed, or could not be opened again, {failed} times"),
-        false => format!("{failed} of {} clients failed and did not continue", plan.own_clients()),
+        false => {
+            format!(
+                "{failed} of {} connections failed and were not opened again",
+                plan.own_clients()
+            )
+        }
     });
     let silent =
         (responses == 0).then(|| "no response arrived within the measured time".to_owned());
@@ -123,7 +128,7 @@ fn datagram_loss(plan: &Plan, total: &Interval) -> Option<String> {
     (lost > 0).then(|| {
         let percent = lost as f64 * 100.0 / sent as f64;
         format!(
-            "{percent:.3}% of the datagrams were lost: a socket's buffer may be too small for {} bytes from {} clients \
+            "{percent:.3} % of the datagrams were lost: a socket's buffer may be too small for {} bytes from {} sockets \
              (net.core.rmem_default, rmem_max)",
             plan.length,
             plan.own_clients()
@@ -162,7 +167,7 @@ fn skipped_addresses(plan: &Plan) -> Option<String> {
 /// Warns about requests that were sent late, because their connections waited for replies or
 /// because the load itself was late.
 fn late_starts(connects: bool, total: &Interval) -> Option<String> {
-    let Interval { sent, late, delay, response, .. } = total;
+    let Interval { sent, answered, late, delay, response, .. } = total;
     let [delay, latency] = [delay, response].map(|times| times.quantile(0.99) as f64 / 1e3);
     let own = delay > MIN_DELAY_MICROS.max(latency * MAX_DELAY_SHARE);
     let delayed = own.then(|| {
@@ -173,7 +178,7 @@ fn late_starts(connects: bool, total: &Interval) -> Option<String> {
     });
     let share = *late as f64 / (*sent).max(1) as f64;
     // A client that opens a new connection for each request always waits for the connect.
-    let blocked = (share > MAX_LATE_SHARE && !own && !connects).then(|| {
+    let blocked = (share > MAX_LATE_SHARE && !own && !connects && *answered > 0).then(|| {
         format!(
             "{late} of {sent} requests were sent more than 1 ms late, because their connections \
              waited for replies: response times include the wait, service times do not; use more \
@@ -208,9 +213,9 @@ fn core_wait(measured: Measurement, threads: usize) -> Option<String> {
     let share = measured.per_second(core_wait) / threads as f64;
     (share > MAX_WAIT_SHARE).then(|| {
         format!(
-            "the load's threads waited for a core for {:.0}% of the time, because other programs \
+            "the load's threads waited for a core for {:.0} % of the time, because other programs \
              ran there; give the load its own core (--pin), or run it on another machine",
-            share * 100.0
+            share.min(1.0) * 100.0
         )
     })
 }
@@ -250,10 +255,13 @@ mod tests {
         assert_eq!(stream_failures(measured(SECOND, 0.5, false), 10_000, 0), "");
         assert!(
             stream_failures(Measurement::default(), 0, 1)
-                .contains("some clients could not connect")
+                .contains("some connections could not be made")
         );
         let busy = stream_failures(measured(SECOND, 0.97, false), 10_000, 2);
-        assert!(busy.contains("97% of its core") && busy.contains("2 of 50 clients"), "{busy}");
+        assert!(
+            busy.contains("97 % of its core") && busy.contains("2 of 50 connections"),
+            "{busy}"
+        );
         assert!(stream_failures(measured(SECOND, 0.5, false), 0, 0).starts_with("no response"));
         let plan = plan(Streams { reconnect: true, ..Streams::default() });
         let measured = measured(SECOND, 0.5, false);
@@ -283,8 +291,8 @@ mod tests {
             warnings(&plan, measured, Interval { sent: 1000, datagrams, ..Interval::default() }, 0)
         };
         assert_eq!(found(SECOND, 0), "");
-        assert!(found(SECOND, 1).starts_with("0.100% of the datagrams were lost"));
-        assert!(found(Duration::ZERO, 1).contains("some clients have no socket"));
+        assert!(found(SECOND, 1).starts_with("0.100 % of the datagrams were lost"));
+        assert!(found(Duration::ZERO, 1).contains("some sockets could not be opened"));
     }
 
     #[test]
@@ -294,7 +302,7 @@ mod tests {
             stream_failures(Measurement { core_wait, ..measured(SECOND, 0.1, false) }, 50_000, 0)
         };
         assert_eq!(found(40), "");
-        assert!(found(400).contains("waited for a core for 40% of the time"));
+        assert!(found(400).contains("waited for a core for 40 % of the time"));
     }
 
     #[test]

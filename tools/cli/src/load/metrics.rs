@@ -1,6 +1,9 @@
 //! The figures of a running load for Prometheus: served over HTTP, or written to a file for the
-//! textfile collector of the node exporter.
+//! textfile collector of the node exporter. OTLP, which the feature `otlp` adds, has the same
+//! figures.
 
+#[cfg(feature = "otlp")]
+use super::otlp::Otlp;
 use crate::http::{self, Answer, MAX_CONNECTIONS, Refusal, Request};
 use crate::output::note;
 use annulus::Runtime;
@@ -21,7 +24,7 @@ const MEDIA_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 /// How long a connection may take, from accept to close.
 const CONNECTION_TIMEOUT: Duration = Duration::from_secs(10);
 /// The upper ends of the latency buckets, in ns: three per decade from 10 µs to 10 s.
-const BUCKET_ENDS: [u64; 19] = [
+pub(super) const BUCKET_ENDS: [u64; 19] = [
     10_000,
     20_000,
     50_000,
@@ -44,6 +47,31 @@ const BUCKET_ENDS: [u64; 19] = [
 ];
 const HEADING: &str = "Metrics";
 
+/// A counter: its name, its description, and how to read it.
+type CounterFigure = (&'static str, &'static str, fn(&Interval) -> u64);
+/// The same for a histogram.
+type HistogramFigure = (&'static str, &'static str, fn(&Interval) -> &Latencies);
+
+/// The counters.
+pub(super) const COUNTERS: [CounterFigure; 8] = [
+    ("requests_sent_total", "Requests sent, including those sent again.", |total| total.sent),
+    ("responses_total", "Complete replies.", |total| total.answered),
+    ("responses_refused_total", "Replies that report a failure or are unexpected.", |total| {
+        total.refused
+    }),
+    ("requests_failed_total", "Requests that were sent and never answered.", |total| total.failed),
+    ("requests_late_total", "Requests sent over 1 ms after they were due.", |total| total.late),
+    ("reconnects_total", "Connections that replaced others.", |total| total.reconnects),
+    ("bytes_sent_total", "Bytes sent.", |total| total.bytes_sent),
+    ("bytes_received_total", "Bytes received.", |total| total.bytes_received),
+];
+
+/// The histograms.
+pub(super) const HISTOGRAMS: [HistogramFigure; 2] = [
+    ("response_seconds", "Response times, from when requests were due.", |total| &total.response),
+    ("service_seconds", "Service times, from when requests were sent.", |total| &total.service),
+];
+
 /// The options for metrics.
 #[derive(Args, Debug)]
 pub(super) struct MetricsOptions {
@@ -54,6 +82,11 @@ pub(super) struct MetricsOptions {
     /// textfile collector
     #[arg(long, value_name = "FILE", help_heading = HEADING)]
     prometheus_file: Option<PathBuf>,
+    /// Send the figures so far to an OpenTelemetry collector every second, by OTLP over HTTP: its
+    /// URL, such as http://127.0.0.1:4318. The variables OTEL_… set headers, attributes and more
+    #[cfg(feature = "otlp")]
+    #[arg(long, value_name = "URL", help_heading = HEADING)]
+    otlp: Option<::http::Uri>,
 }
 
 /// The figures so far, and where they are written.
@@ -61,28 +94,45 @@ pub(super) struct MetricsOptions {
 pub(super) struct Metrics {
     total: Arc<Mutex<Interval>>,
     file: Option<PathBuf>,
+    #[cfg(feature = "otlp")]
+    otlp: Option<Otlp>,
 }
 
 impl MetricsOptions {
-    /// Starts serving, and writes the first file, so that a bad address or path is reported early.
+    /// Starts serving, and exports the first figures, so that a bad address or path is reported
+    /// early.
     pub(super) fn start(self) -> Result<Option<Metrics>> {
-        let MetricsOptions { prometheus, prometheus_file: file } = self;
-        if prometheus.is_none() && file.is_none() {
+        if !self.are_wanted() {
             return Ok(None);
         }
         let total = Arc::<Mutex<Interval>>::default();
-        if let Some(address) = prometheus {
+        if let Some(address) = self.prometheus {
             serve(&address, &total)?;
         }
-        let metrics = Metrics { total, file };
+        let metrics = Metrics {
+            total,
+            file: self.prometheus_file,
+            #[cfg(feature = "otlp")]
+            otlp: self.otlp.as_ref().map(Otlp::start).transpose()?,
+        };
         metrics.write()?;
         Ok(Some(metrics))
+    }
+
+    fn are_wanted(&self) -> bool {
+        #[cfg(feature = "otlp")]
+        if self.otlp.is_some() {
+            return true;
+        }
+        self.prometheus.is_some() || self.prometheus_file.is_some()
     }
 }
 
 impl Metrics {
     /// Adds an interval. A file that cannot be written is reported once.
     pub(super) fn add(&mut self, interval: &Interval) {
+        #[cfg(feature = "otlp")]
+        self.otlp.iter_mut().for_each(|otlp| otlp.add(interval));
         self.total.lock().unwrap_or_else(PoisonError::into_inner).add(interval);
         if let Err(error) = self.write() {
             self.file = None;
@@ -149,20 +199,8 @@ fn serve(address: &Address, total: &Arc<Mutex<Interval>>) -> Result<()> {
 /// Formats figures as Prometheus text.
 fn prometheus(total: &Interval) -> String {
     let mut text = String::new();
-    for (name, help, value) in [
-        ("requests_sent_total", "Requests sent, including those sent again.", total.sent),
-        ("responses_total", "Complete replies.", total.answered),
-        (
-            "responses_refused_total",
-            "Replies that report a failure or are unexpected.",
-            total.refused,
-        ),
-        ("requests_failed_total", "Requests that were sent and never answered.", total.failed),
-        ("requests_late_total", "Requests sent over 1 ms after they were due.", total.late),
-        ("reconnects_total", "Connections that replaced others.", total.reconnects),
-        ("bytes_sent_total", "Bytes sent.", total.bytes_sent),
-        ("bytes_received_total", "Bytes received.", total.bytes_received),
-    ] {
+    for (name, help, of) in COUNTERS {
+        let value = of(total);
         _ = write!(
             text,
             "# HELP annulus_load_{name} {help}\n# TYPE annulus_load_{name} counter\n\
@@ -176,18 +214,9 @@ fn prometheus(total: &Interval) -> String {
             _ = writeln!(text, "annulus_load_status_total{{status=\"{status}\"}} {count}");
         }
     }
-    add_histogram(
-        &mut text,
-        "response_seconds",
-        "Response times, from when requests were due.",
-        &total.response,
-    );
-    add_histogram(
-        &mut text,
-        "service_seconds",
-        "Service times, from when requests were sent.",
-        &total.service,
-    );
+    for (name, help, of) in HISTOGRAMS {
+        add_histogram(&mut text, name, help, of(total));
+    }
     text
 }
 

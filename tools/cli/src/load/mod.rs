@@ -4,6 +4,8 @@ mod agent;
 mod compare;
 mod live;
 mod metrics;
+#[cfg(feature = "otlp")]
+mod otlp;
 mod parts;
 mod summary;
 
@@ -21,7 +23,7 @@ use clap::{Args, Subcommand};
 use std::process::ExitCode;
 
 const AFTER_HELP: &str = "\
-Each client sends a message, waits for the whole reply, verifies every byte,
+Each connection sends a message, waits for the whole reply, verifies every byte,
 and sends the next one. Failures are counted by kind. The exit status is 1
 after any failure and after a run without a response. Refusals (status 400 or
 above, or a reply other than the expected one) and lost datagrams are results:
@@ -30,7 +32,7 @@ the exit status is 1 only if every reply was a refusal, or no echo arrived.
 SIGINT, SIGTERM or SIGHUP ends the run, prints the results so far, marked as
 interrupted, and exits with 130, 143 or 129; a second signal exits at once.
 
-In a closed loop a client waits for its replies. While a server pauses, it
+In a closed loop a connection waits for its replies. While a server pauses, it
 gets fewer requests, so few latencies show the pause. With --rate (an open
 loop), messages are due at fixed times, like those of independent users.
 Latency is the response time: it counts from when a message was due, even if a
@@ -42,22 +44,22 @@ they were in flight at the end. Requests that --rate made due but that were
 never sent are shown as well. A request that timed out counts in the latencies
 with the time until then.
 
-Datagram clients send another datagram when one is echoed or lost. Datagrams
+A socket sends another datagram when one is echoed or lost. Datagrams
 of at least 8 bytes carry a number, so that duplicated, late and reordered
 echoes are recognized.
 
 With --meet, several machines run one load: mpirun, srun, Ansible or a
-Kubernetes Job starts the same command on each. Clients, rate and requests are
-those of all machines together. They start and stop together, and part 1 prints
-one report of their sums. If a part is lost, the others continue, the report
-says that it is partial, and the exit status is 1.
+Kubernetes Job starts the same command on each. Connections, rate and requests
+are those of all machines together. They start and stop together, and part 1
+prints one report of their sums. If a part is lost, the others continue, the
+report says that it is partial, and the exit status is 1.
 
 A FILE.toml has the long options as keys, as well as requests-per-connection,
 reconnect, connect-timeout and seed.
 
 Examples:
-  annulus load                             50 clients, 512 bytes, 10 s
-  annulus load -c 1000 -l 128 -d 30s       1000 clients, 128 bytes, 30 s
+  annulus load                             50 connections, 512 bytes, 10 s
+  annulus load -c 1000 -l 128 -d 30s       1000 connections, 128 bytes
   annulus load -n 10k -c 20                10,000 requests
   annulus load -l 128 --pipeline 16        16 messages in flight each
   annulus load --rate 20k --pipeline 64    an open loop of 20,000 per second
@@ -89,8 +91,8 @@ enum Kind {
     Compare(compare::CompareArgs),
 }
 
-/// Measure a server with a number of clients: echo, HTTP, or any protocol of
-/// requests and replies
+/// Measure a server over a number of connections: echo, HTTP, or any protocol
+/// of requests and replies
 #[derive(Args, Debug)]
 #[command(after_help = AFTER_HELP, args_conflicts_with_subcommands = true)]
 pub(crate) struct LoadArgs {

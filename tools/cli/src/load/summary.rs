@@ -21,7 +21,7 @@ pub(super) fn text(recording: &Recording) -> String {
     if !recording.run.schedule.is_empty() {
         text.row("schedule", &printable(&recording.run.schedule));
     }
-    let rate = thousands(summary.requests_per_second.round() as u64);
+    let rate = text::number(summary.requests_per_second);
     let answered = format!("{} in {:.3} s", thousands(summary.responses), recording.seconds);
     match recording.run.workload {
         WorkloadKind::Datagrams => {
@@ -35,8 +35,9 @@ pub(super) fn text(recording: &Recording) -> String {
             text.row("responses", &answered);
             text.row("sent", &sent(&summary));
             if summary.unsent > 0 {
-                let unsent = thousands(summary.unsent);
-                text.row("never sent", &format!("{unsent} requests that were due"));
+                let were = if summary.unsent == 1 { "was" } else { "were" };
+                let unsent = counted(summary.unsent, "request");
+                text.row("never sent", &format!("{unsent} that {were} due"));
             }
         }
     }
@@ -129,6 +130,12 @@ fn sent(summary: &Summary) -> String {
     )
 }
 
+/// Formats a count of something, which has its plural s after the first word.
+fn counted(count: u64, what: &str) -> String {
+    let (first, rest) = what.split_at(what.find(' ').unwrap_or(what.len()));
+    format!("{} {first}{}{rest}", thousands(count), if count == 1 { "" } else { "s" })
+}
+
 /// Formats how many requests were sent together.
 fn together(sizes: &GroupSizes) -> String {
     let range = |&(least, count): &(u64, u64)| {
@@ -137,8 +144,8 @@ fn together(sizes: &GroupSizes) -> String {
         format!("{range}: {}", text::percent(count as f64 / sizes.groups as f64))
     };
     let ranges = sizes.histogram.iter().map(range).collect::<Vec<_>>().join(", ");
-    let (mean, groups) = (text::number(sizes.mean), thousands(sizes.groups));
-    format!("{ranges} of {groups} groups of requests, {mean} on average")
+    let (mean, groups) = (text::number(sizes.mean), counted(sizes.groups, "group of requests"));
+    format!("{ranges} of {groups}, {mean} on average")
 }
 
 /// Formats bytes per second in a suitable unit.
@@ -154,10 +161,8 @@ fn bytes(per_second: f64) -> String {
 
 fn server(recording: &Recording) -> String {
     let run = &recording.run;
-    let mut what = format!("{}, {} connections", printable(&run.address), thousands(run.clients));
-    if run.workload == WorkloadKind::Datagrams {
-        what = format!("{}, {} sockets", printable(&run.address), thousands(run.clients));
-    }
+    let kind = if run.workload == WorkloadKind::Datagrams { "socket" } else { "connection" };
+    let mut what = format!("{}, {}", printable(&run.address), counted(run.connections, kind));
     if run.protocol != "echo" && !run.protocol.is_empty() {
         what += &format!(" of {}", printable(&run.protocol));
     }
@@ -202,16 +207,16 @@ fn add_outcomes(text: &mut Listing, summary: &Summary, protocol: &str) {
     }
     if summary.late > 0 {
         let [late, sent] = [summary.late, summary.sent].map(thousands);
-        text.row(
-            "late",
-            &format!("{late} of {sent} requests were sent over 1 ms after they were due"),
-        );
+        text.row("late", &format!("{late} of {sent} requests, sent over 1 ms after they were due"));
     }
 }
 
 /// Adds response and service times, one line for each percentile with enough samples.
 fn add_latencies(text: &mut Listing, summary: &Summary) {
     let (response, service) = (&summary.latency_us, &summary.service_us);
+    if response.samples == 0 {
+        return;
+    }
     let has_service = service.samples > 0;
     let line = |name: &str, of: &dyn Fn(&Percentiles) -> Option<f64>| {
         let cell = |figures| of(figures).map_or("–".to_owned(), micros);

@@ -339,3 +339,48 @@ fn servers_file_is_measured_and_its_errors_name_the_line() {
     directory.run(&[&wrong]).fails_with(2, &[&place]);
     assert!(Path::new(&wrong).exists());
 }
+
+#[test]
+fn load_generators_are_compared_by_their_own_cpu_time() {
+    let directory = Directory::new("clients");
+    // The slower one spends a good part of a second on a core, besides being the same load.
+    let slow = directory.write(
+        "slow",
+        "i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done\nexec ANNULUS load \"$@\" --json -\n",
+    );
+    let server = format!("command = \"'{ANNULUS}' echo --listen 127.0.0.1:0\"\n");
+    let options = "tcp://{address} -c {connections} -d {seconds} --warm-up 0";
+    let parse =
+        "parse = ['requests=\"responses\":(\\d+)', 'rate=\"requests_per_second\":([\\d.]+)']";
+    let text = format!(
+        "title = \"loads\"\n[[server]]\nname = \"fast\"\n{server}\
+         client = \"annulus load {options} --json -\"\n[[server]]\nname = \"slow\"\n{server}\
+         client = \"sh {slow} {options}\"\n{parse}\n[[load]]\nname = \"any\"\nconnections = 2\n"
+    );
+    let file = directory.write("loads.toml", &text);
+    let finished = directory.run(&[&file, "--verbose"]);
+    assert_table(&finished, &["any × 2 connections × depth 1", "client CPU", "fast (control)"]);
+    let json = fs::read_to_string(directory.0.join("results/loads.json")).unwrap();
+    for key in ["client_cpu_us", "clients"] {
+        assert!(json.contains(&format!("\"{key}\"")), "{key} is not in {json}");
+    }
+    for (from, to, part) in [
+        ("client = \"annulus", "clint = \"annulus", "unknown field `clint`"),
+        ("[[load]]\n", "[[load]]\nurl = \"tcp://{address}\"\n", "both have a client"),
+        (
+            "client = \"annulus load tcp://{address}",
+            "client = \"annulus load",
+            "has neither {port}",
+        ),
+        (
+            &format!("client = \"sh {slow} {options}\"\n{parse}\n"),
+            "",
+            "server 'slow' has no client",
+        ),
+        (parse, "", "the output format of sh is unknown"),
+    ] {
+        assert!(text.contains(from), "{from}");
+        let wrong = directory.write("wrong.toml", &text.replacen(from, to, 1));
+        directory.run(&[&wrong]).fails_with(2, &[part]);
+    }
+}

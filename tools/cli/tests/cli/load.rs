@@ -52,7 +52,7 @@ fn load_only(address: SocketAddr, args: &[&str]) -> Finished {
 fn assert_failure_kind(kind: &str, talk: fn(TcpStream), args: &[&str]) {
     let address = serve(talk);
     let finished = load(address, &[&["--connections", "3", "--length", "1000"], args].concat());
-    finished.fails_with(1, &[kind, &address.to_string(), "client "]);
+    finished.fails_with(1, &[kind, &address.to_string(), "connection "]);
     let json = finished.json();
     assert!(json["errors"][kind].as_u64().is_some_and(|count| count >= 1), "{json}");
     let timeout = args.get(1).unwrap_or(&"5");
@@ -270,7 +270,7 @@ fn vanished_server_is_counted_and_the_run_ends_on_time() {
     let output = load.wait_with_output().unwrap();
     let stderr = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(1), "{stderr}");
-    for part in ["annulus: errors at ", &address, "connect refused ", "(client "] {
+    for part in ["annulus: errors at ", &address, "connect refused ", "(connection "] {
         assert!(stderr.contains(part), "{part} is not in: {stderr}");
     }
     let recording = Recording::open(&json).unwrap();
@@ -369,4 +369,35 @@ fn run_without_a_response_fails() {
         assert_eq!((&json["responses"], &json["interrupted"]), (&0.into(), &false.into()));
         assert_eq!(json["warnings"][0], "no response arrived within the measured time");
     }
+}
+
+#[test]
+fn run_without_replies_shows_no_latencies() {
+    let address = serve(|mut stream| _ = stream.write_all(b"nothing of HTTP\r\n\r\n"));
+    let url = format!("http://{address}");
+    let args = ["load", &url, "-c", "1", "-d", "0.2", "--warm-up", "0"];
+    let finished = annulus(args);
+    finished.fails_with(1, &["malformed reply"]);
+    let text = finished.stdout;
+    assert!(text.contains("1 connection of HTTP/1.1") && !text.contains("latency"), "{text}");
+    let json = annulus(args.iter().chain(&["--json", "-"])).json();
+    assert_eq!(json["latency_us"]["mean"].to_string(), "0.0", "{json}");
+}
+
+#[test]
+fn counts_of_one_have_no_plural() {
+    let server = Server::start(&[]);
+    let address = server.address.to_string();
+    let finished = annulus(["load", &address, "-c", "1", "-n", "1", "--think", "10ms"]);
+    let text = finished.stdout;
+    for part in ["1 connection × 512 bytes", "of 1 group of requests"] {
+        assert!(text.contains(part), "{part} is not in {text}");
+    }
+}
+
+#[test]
+fn negative_number_is_a_wrong_value() {
+    annulus(["load", "-d", "-1"]).fails_with(2, &["invalid value '-1' for '--duration <TIME>'"]);
+    annulus(["load", "--rate", "-5"])
+        .fails_with(2, &["a rate of -5 messages per second is out of range"]);
 }

@@ -56,11 +56,12 @@ fn only_runs_that_differ_are_called_different() {
 fn different_plans_and_single_runs_are_reported() {
     let directory = directory("compare-plans");
     let mut other = recording(2, 1.0);
-    other.run.clients = 70;
+    other.run.connections = 70;
     let files =
         [write(&directory, "a.json", &recording(1, 1.0)), write(&directory, "b.json", &other)];
     let found = annulus(["load".into(), "compare".into()].into_iter().chain(files));
-    for part in ["≠   clients: 50 | 70", "! A and B: the intervals of one run come from 6 blocks"]
+    for part in
+        ["≠   connections: 50 | 70", "! A and B: the intervals of one run come from 6 blocks"]
     {
         assert!(found.stdout.contains(part), "{part} is not in {found:?}");
     }

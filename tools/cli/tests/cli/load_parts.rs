@@ -1,6 +1,7 @@
 //! Runs of several machines: the parts meet, start together, and give one report.
 
 use crate::common::{ANNULUS, Finished, PATIENCE, Server, annulus, free_address, noted_echo};
+use annulus_skip::skip;
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -91,11 +92,41 @@ fn parts_of_three_launchers_send_exactly_the_planned_requests() {
     let recording = first.recording();
     let (total, run) = (recording.total(), &recording.run);
     assert_eq!((total.sent, total.answered, total.response.len()), (1001, 1001, 1001));
-    assert_eq!((run.clients, run.requests, run.threads), (10, Some(1001), 6));
+    assert_eq!((run.connections, run.requests, run.threads), (10, Some(1001), 6));
     assert_eq!((run.label.as_deref(), run.parts.len()), (Some("three"), 3));
     assert_eq!(run.parts.iter().map(|part| part.responses).sum::<u64>(), 1001);
     assert!(run.parts.iter().all(|part| part.responses > 0), "{:?}", run.parts);
     assert!(!first.stdout.contains(TOKEN), "the token is in the recording");
+}
+
+/// Under the launchers themselves, if they are installed; their variables alone are tested above.
+#[test]
+fn real_launchers_start_parts_that_meet() {
+    for (launcher, package) in [("mpirun.openmpi", "openmpi-bin"), ("mpiexec.hydra", "mpich")] {
+        let found = Command::new(launcher).arg("--version").output();
+        if !found.is_ok_and(|output| output.status.success()) {
+            skip!("{launcher} is not installed: apt-get install {package}");
+            continue;
+        }
+        let (server, meet) = (Server::start(&[]), free_address());
+        let parts = command(server.address, meet, &["-c", "9", "-n", "1001", "--json", "-"]);
+        let mut command = Command::new(launcher);
+        // A machine may have fewer cores than parts, and tests may run as root.
+        if package == "openmpi-bin" {
+            command.arg("--oversubscribe").envs(
+                ["OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"]
+                    .map(|name| (name, "1")),
+            );
+        }
+        VARIABLES.iter().for_each(|name| _ = command.env_remove(name));
+        command.args(["-n", "3"]).arg(parts.get_program()).args(parts.get_args());
+        let finished = Part::start(command.env("ANNULUS_MEET_TOKEN", TOKEN)).wait();
+        assert_eq!(finished.code, Some(0), "{launcher}: {finished:?}");
+        let recording = finished.recording();
+        let parts: Vec<_> = recording.run.parts.iter().map(|part| part.part).collect();
+        assert_eq!((parts, recording.run.connections), (vec![1, 2, 3], 9), "{launcher}");
+        assert_eq!(recording.total().answered, 1001, "{launcher}");
+    }
 }
 
 #[test]
@@ -185,7 +216,10 @@ fn wrong_token_and_garbage_are_refused_and_the_run_waits_for_the_right_part() {
     let other = part(server.address, meet, "2/2", &["-c", "5", "-n", "40"]).wait();
     let said = next_line();
     for text in [&other.stderr, &said] {
-        assert!(text.contains("clients 5 instead of 4") && text.contains("same options"), "{text}");
+        assert!(
+            text.contains("connections 5 instead of 4") && text.contains("same options"),
+            "{text}"
+        );
     }
     let twin = part(server.address, meet, "1/2", &args);
     // The first part has the port, so a second one cannot listen there.
@@ -237,7 +271,9 @@ fn options_for_parts_are_checked() {
     annulus(["load", "--part", "1/2"]).fails_with(2, &["--part does nothing without --meet"]);
     let mut many = Command::new(ANNULUS);
     many.args(meet).args(["--part", "1/200"]).env("ANNULUS_MEET_TOKEN", TOKEN);
-    Part::start(&mut many).wait().fails_with(2, &["50 clients cannot be divided among 200 parts"]);
+    Part::start(&mut many)
+        .wait()
+        .fails_with(2, &["50 connections cannot be divided among 200 parts"]);
     let mut short = Command::new(ANNULUS);
     short.args(meet).args(["--part", "1/2"]).env("ANNULUS_MEET_TOKEN", "short");
     Part::start(&mut short).wait().fails_with(1, &["it has 5 bytes", "openssl rand"]);

@@ -209,7 +209,7 @@ fn serve(reply: &'static [u8]) -> String {
 #[test]
 fn hostile_replies_and_usage_errors_are_named() {
     let http = |reply| load(&[&format!("http://{}/", serve(reply))]);
-    let error = |finished: Finished, kind: &str| finished.fails_with(1, &[kind, "client "]);
+    let error = |finished: Finished, kind: &str| finished.fails_with(1, &[kind, "connection "]);
     error(http(b"HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n"), "wrong length");
     error(http(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nx\r\n"), "chunk error");
     error(http(b"220 relay.example ESMTP\r\n"), "malformed reply");

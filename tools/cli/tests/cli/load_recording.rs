@@ -41,7 +41,10 @@ fn every_load_mode_is_recorded() {
         assert!(!recording.intervals.is_empty() && recording.intervals.len() <= 4, "{way:?}");
         let end = recording.intervals.last().unwrap().end();
         assert!(end <= recording.seconds + 1e-6, "{way:?}: {end} of {}", recording.seconds);
-        assert_eq!((run.label.as_deref(), run.clients, run.length), (Some("a run"), 3, Some(64)));
+        assert_eq!(
+            (run.label.as_deref(), run.connections, run.length),
+            (Some("a run"), 3, Some(64))
+        );
         assert!(run.command.contains(&"--interval".into()) && run.started > 0.0, "{run:?}");
         let text = load(&server, &[&way[..], &["-d", "0.1"]].concat()).stdout;
         assert!(text.contains("requests/s") && text.contains("service"), "{way:?}: {text}");

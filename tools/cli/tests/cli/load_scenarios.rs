@@ -1,13 +1,48 @@
 //! Scenarios: sessions in order with cookies and data, verified bodies, and target files of vegeta.
 
 use crate::common::{Finished, Scratch, annulus};
+use bytes::Bytes;
+use std::cell::RefCell;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::rc::Rc;
+use tokio::runtime::Builder;
+use tokio::task::{LocalSet, spawn_local};
 
-/// A shop: `/login` with a user in the body sets a cookie. With that cookie, `/cart` answers with
-/// the user's name. Requests in another order or with another cookie get status 403.
-fn shop(stream: TcpStream) {
-    let (mut stream, mut user) = (BufReader::new(stream), String::new());
+/// One connection to a shop: `/login` with a user in the body sets a cookie, with which `/cart`
+/// answers with the user's name. Any other order or cookie gets status 403. The cookie `staff`
+/// belongs to `/staff` and is sent nowhere else, and `old` has expired.
+#[derive(Default)]
+struct Shop {
+    user: String,
+}
+
+/// The status, the values of `Set-Cookie`, and the body.
+type Reply = (u16, Vec<String>, String);
+
+impl Shop {
+    fn reply(&mut self, path: &str, cookie: &str, body: Vec<u8>) -> Reply {
+        match path {
+            "/login" if cookie.is_empty() && !body.is_empty() => {
+                self.user = String::from_utf8(body).unwrap();
+                let user = format!("user={}; Path=/; Max-Age=600; Secure", self.user);
+                let others =
+                    ["staff=1; Path=/staff", "old=1; Max-Age=0", "other=1; Domain=other.example"];
+                let all = others.map(str::to_owned).into_iter().chain([user]);
+                (200, all.collect(), "welcome".to_owned())
+            }
+            "/cart" if cookie == format!("user={}", self.user) => {
+                (200, Vec::new(), format!("cart of {}", self.user))
+            }
+            "/plain" => (200, Vec::new(), "plain".to_owned()),
+            _ => (403, Vec::new(), format!("{path} with {cookie}")),
+        }
+    }
+}
+
+/// Serves one connection over HTTP/1.1.
+fn serve_one(stream: TcpStream) {
+    let (mut stream, mut shop) = (BufReader::new(stream), Shop::default());
     loop {
         let (mut first, mut cookie, mut length, mut line) =
             <(String, String, usize, String)>::default();
@@ -27,30 +62,70 @@ fn shop(stream: TcpStream) {
         }
         let mut body = vec![0; length];
         stream.read_exact(&mut body).unwrap();
-        let (status, extra, text) = match first.split(' ').nth(1).unwrap() {
-            "/login" if cookie.is_empty() && !body.is_empty() => {
-                user = String::from_utf8(body).unwrap();
-                ("200 OK", format!("Set-Cookie: user={user}; Path=/\r\n"), "welcome".to_owned())
-            }
-            "/cart" if cookie == format!("user={user}") => {
-                ("200 OK", String::new(), format!("cart of {user}"))
-            }
-            "/plain" => ("200 OK", String::new(), "plain".to_owned()),
-            _ => ("403 Forbidden", String::new(), first.clone()),
-        };
+        let (status, cookies, text) = shop.reply(first.split(' ').nth(1).unwrap(), &cookie, body);
+        let cookies: String =
+            cookies.iter().map(|cookie| format!("Set-Cookie: {cookie}\r\n")).collect();
         let reply =
-            format!("HTTP/1.1 {status}\r\n{extra}Content-Length: {}\r\n\r\n{text}", text.len());
+            format!("HTTP/1.1 {status} X\r\n{cookies}Content-Length: {}\r\n\r\n{text}", text.len());
         stream.get_mut().write_all(reply.as_bytes()).unwrap();
     }
 }
 
-fn serve() -> SocketAddr {
+/// Starts the shop over HTTP/1.1.
+pub(crate) fn serve() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     std::thread::spawn(move || {
         for stream in listener.incoming() {
-            std::thread::spawn(move || shop(stream.unwrap()));
+            std::thread::spawn(move || serve_one(stream.unwrap()));
         }
+    });
+    address
+}
+
+/// Answers one request over HTTP/2.
+async fn answer_h2(
+    shop: &RefCell<Shop>,
+    request: http::Request<h2::RecvStream>,
+    mut respond: h2::server::SendResponse<Bytes>,
+) -> Result<(), h2::Error> {
+    let (head, mut stream) = request.into_parts();
+    let mut body = Vec::new();
+    while let Some(bytes) = stream.data().await {
+        let bytes = bytes?;
+        stream.flow_control().release_capacity(bytes.len())?;
+        body.extend(bytes);
+    }
+    let cookie = head.headers.get("cookie").map_or("", |value| value.to_str().unwrap());
+    let (status, cookies, text) = shop.borrow_mut().reply(head.uri.path(), cookie, body);
+    let mut response = http::Response::builder().status(status);
+    for cookie in cookies {
+        response = response.header("set-cookie", cookie);
+    }
+    respond.send_response(response.body(()).unwrap(), false)?.send_data(text.into(), true)
+}
+
+/// Starts the shop over HTTP/2 without TLS.
+fn serve_h2() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    listener.set_nonblocking(true).unwrap();
+    std::thread::spawn(move || {
+        let runtime = Builder::new_current_thread().enable_io().build().unwrap();
+        LocalSet::new().block_on(&runtime, async move {
+            let listener = tokio::net::TcpListener::from_std(listener).unwrap();
+            loop {
+                let (stream, _) = listener.accept().await.unwrap();
+                spawn_local(async move {
+                    let shop = Rc::new(RefCell::new(Shop::default()));
+                    let Ok(mut connection) = h2::server::handshake(stream).await else { return };
+                    while let Some(Ok((request, respond))) = connection.accept().await {
+                        let shop = Rc::clone(&shop);
+                        spawn_local(async move { answer_h2(&shop, request, respond).await });
+                    }
+                });
+            }
+        });
     });
     address
 }
@@ -59,14 +134,21 @@ fn load(args: &[&str]) -> Finished {
     annulus(["load", "-c", "3", "-n", "90", "--json", "-"].iter().chain(args))
 }
 
+/// Over HTTP/1.1, and over HTTP/2.
 #[test]
 fn one_file_describes_a_session_with_cookies_and_data() {
-    let (address, scratch) = (serve(), Scratch::new("load-scenario"));
+    for (address, h2) in [(serve(), false), (serve_h2(), true)] {
+        check_session(address, h2);
+    }
+}
+
+fn check_session(address: SocketAddr, h2: bool) {
+    let scratch = Scratch::new("load-scenario");
     let [file, users] = ["scenario.toml", "users.csv"].map(|name| scratch.path(name));
     std::fs::write(&users, "user,item\nann,1\n\"bob jr\",2\ncid,3\n").unwrap();
     let text = format!(
         "target = \"http://{address}\"\nconnections = 3\nrequests = 90\ncookies = true\n\
-         in-order = true\ndata = \"{users}\"\n\
+         h2 = {h2}\nin-order = true\ndata = \"{users}\"\n\
          [[request]]\npath = \"/login\"\nbody = \"{{user}}\"\nexpect = \"welcome\"\n\
          [[request]]\npath = \"/cart\"\nheader = [\"X-Item: {{item}}\"]\n\
          expect = \"regex:^cart of (ann|bob jr|cid)$\"\n"
@@ -100,10 +182,16 @@ fn one_file_describes_a_session_with_cookies_and_data() {
 
 #[test]
 fn bodies_are_verified_in_every_form() {
-    let url = format!("http://{}/plain", serve());
+    for (address, options) in [(serve(), &[][..]), (serve_h2(), &["--h2"])] {
+        check_bodies(&format!("http://{address}/plain"), options);
+    }
+}
+
+fn check_bodies(url: &str, options: &[&str]) {
+    let load = |expected: &str| load(&[&[url, "--expect", expected], options].concat());
     let hash = "sha256:a116c9d2d46d6f8674268a4e5a5f2d7d06c1e3a5a0bd5a6f6e3a4d4b1c0f0c11";
     for expected in ["plain", "text:plain", "length:5", "regex:^pl.*n$"] {
-        let finished = load(&[&url, "--expect", expected]);
+        let finished = load(expected);
         assert_eq!((finished.code, &*finished.stderr), (Some(0), ""), "{finished:?}");
     }
     for (expected, first) in [
@@ -112,7 +200,7 @@ fn bodies_are_verified_in_every_form() {
         ("regex:^x", "the body plain"),
         (hash, "the body has the SHA-256 hash "),
     ] {
-        let finished = load(&[&url, "--expect", expected]);
+        let finished = load(expected);
         finished.fails_with(1, &["every reply", "wrong body 90", first]);
         let json = finished.json();
         assert_eq!(

@@ -19,6 +19,8 @@ mod load;
 mod load_compare;
 mod load_interrupted;
 mod load_metrics;
+#[cfg(feature = "otlp")]
+mod load_otlp;
 mod load_parts;
 mod load_progress_line;
 mod load_protocols;

@@ -38,8 +38,8 @@ pub(crate) fn recording(seed: u64, factor: f64) -> Recording {
         started: 1.79e9,
         address: "http://h/?a=1&b=<2>".into(),
         protocol: "http".into(),
-        clients: 50,
-        schedule: "at 20100 a second".into(),
+        connections: 50,
+        schedule: "20100 per second".into(),
         rate: Some(20_100.0),
         duration: 30.0,
         interval: 1.0,
@@ -50,7 +50,7 @@ pub(crate) fn recording(seed: u64, factor: f64) -> Recording {
         seconds: 30.0,
         errors: [("reset".to_owned(), 3)].into(),
         cpu_seconds,
-        warnings: vec!["the load used 97% of its core".into()],
+        warnings: vec!["the load used 97 % of its core".into()],
         intervals,
         ..Recording::new(run)
     }

@@ -47,13 +47,15 @@ pub use metric::{
 pub use record::{Outcome, Record};
 pub use report::{Footprint, NOT_MEASURED, PairComparison, Report, Row, SliceRow};
 pub(crate) use requests::SUBSCRIBER_BYTES_KEY;
-pub use requests::{client_cpu, mean, p50, p99, p99_9, requests, subscriber_bytes, with_ratio};
+pub use requests::{
+    client_cost, client_cpu, mean, p50, p99, p99_9, requests, subscriber_bytes, with_ratio,
+};
 pub use schedule::Slice;
 pub use summary::{Counts, Summary};
 pub use sweep::{Curve, CurvePoint, Kept, OfferedRates, Sweep, SweepLimit, SweepReport};
 pub(crate) use sweep::{OFFERED_KEY, PERCENT_PARAMETER, PERCENTS, metrics as sweep_metrics};
 pub use verdict::CellVerdict;
-pub use warnings::CLIENT_CPU_SHARE;
+pub use warnings::{CLIENT_CPU_NS, CLIENT_CPU_SHARE};
 
 /// A bench. Its JSON is the whole definition of a run.
 #[derive(Clone, Debug, Deserialize, Serialize)]

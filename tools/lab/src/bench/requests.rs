@@ -4,7 +4,7 @@
 use super::column::Column;
 use super::formula::Formula;
 use super::metric::{Format, MIN_RATE_RATIO, Metric, Role, rate};
-use super::warnings::CLIENT_CPU_SHARE;
+use super::warnings::{CLIENT_CPU_NS, CLIENT_CPU_SHARE};
 
 /// The maximum p99 of a winner, as a multiple of another contender's p99.
 const MAX_P99_RATIO: f64 = 1.1;
@@ -58,6 +58,21 @@ pub fn subscriber_bytes() -> Metric {
     let number = Formula::number(SUBSCRIBER_BYTES_KEY);
     let metric = Metric::plain(SUBSCRIBER_BYTES_KEY, "B/subscriber", number);
     Metric { format: Format::Whole, ..metric }
+}
+
+/// Returns the CPU time of the client per request.
+pub fn client_cost() -> Metric {
+    Metric {
+        noun: "client CPU".into(),
+        role: Role::Primary,
+        format: Format::Significant,
+        columns: with_ratio(),
+        ..Metric::plain(
+            "client_cpu_us",
+            "client CPU µs",
+            Formula::per(CLIENT_CPU_NS, &["operations"], 1e-3),
+        )
+    }
 }
 
 fn latency(key: &str, noun: &str) -> Metric {

@@ -16,6 +16,10 @@ const SATURATED_CPU_SHARE: f64 = 0.9;
 /// The name of a number in a sample: the share of its core that the load used, from 0 to 1.
 pub const CLIENT_CPU_SHARE: &str = "client_cpu_share";
 
+/// The name of a number in a sample: the CPU time of a client that is a program, in ns, from its
+/// start to its end.
+pub const CLIENT_CPU_NS: &str = "client_cpu_ns";
+
 /// Returns all warnings about a run so far.
 pub(super) fn all(bench: &Bench, record: &Record, controls: &[Row]) -> Vec<String> {
     let shared = bench.cores.filter(|cores| cores.are_shared()).map(shared_core);

@@ -7,9 +7,9 @@ use std::{fs, io};
 
 use annulus_load::{Observer, clock};
 
-use crate::bench::{CLIENT_CPU_SHARE, REFUSED_KEY, Sample};
+use crate::bench::{CLIENT_CPU_NS, CLIENT_CPU_SHARE, REFUSED_KEY, Sample};
 use crate::cpu_clock::children_cpu;
-use crate::describe::{Parser, find_installed};
+use crate::describe::{Parser, find_client};
 use crate::process::{Process, Spec};
 use crate::server::one_line;
 
@@ -19,12 +19,12 @@ const MAX_OUTPUT_BYTES: usize = 1 << 20;
 /// How long to wait for the end of the output after the program has ended.
 const OUTPUT_END_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The output of a client that ran, and its use of its core.
+/// The output of a client that ran, and the CPU time that it used.
 pub(super) struct ClientRun {
     pub(super) printed: String,
     pub(super) took: Duration,
-    /// The share of its core that it used.
-    cpu_share: f64,
+    /// The CPU time that it used.
+    cpu: Duration,
     program: String,
 }
 
@@ -40,7 +40,7 @@ pub(super) fn run(
     observer: &mut dyn Observer,
 ) -> Result<ClientRun, String> {
     let program = words[0].clone();
-    let path = find_installed(&program)?;
+    let path = find_client(&program)?;
     let arguments = words[1..].iter().map(Into::into).collect();
     let spec = Spec { arguments, pin: core, ..Spec::of(&program, path) };
     let used = children_cpu().map_err(one_line)?;
@@ -58,20 +58,20 @@ pub(super) fn run(
     if !status.success() {
         return Err(process.error(format!("{program} failed ({status})")).why);
     }
-    let used = children_cpu().map_err(one_line)?.saturating_sub(used);
-    let cpu_share = used.as_secs_f64() / took.as_secs_f64();
-    Ok(ClientRun { printed: process.output.text(), took, cpu_share, program })
+    let cpu = children_cpu().map_err(one_line)?.saturating_sub(used);
+    Ok(ClientRun { printed: process.output.text(), took, cpu, program })
 }
 
 impl ClientRun {
-    /// Returns the sample in the output, with the share of the core.
+    /// Returns the sample in the output, with the CPU time and the share of the core.
     ///
     /// # Errors
     /// If the output cannot be read, a request failed, or no request was answered.
     pub(super) fn sample(&self, parser: &Parser, requests: Option<u64>) -> Result<Sample, String> {
         let sample = parser.sample(&self.printed, requests, self.took);
         let mut sample = sample.map_err(|why| format!("the output of {} {why}", self.program))?;
-        sample.set(CLIENT_CPU_SHARE, self.cpu_share);
+        sample.set(CLIENT_CPU_SHARE, self.cpu.as_secs_f64() / self.took.as_secs_f64());
+        sample.set(CLIENT_CPU_NS, self.cpu.as_nanos() as f64);
         let refused = sample.get(REFUSED_KEY).unwrap_or_default();
         match (sample.get("errors").unwrap_or_default(), sample.get("operations")) {
             (0.0, Some(all @ 1.0..)) if refused < all => Ok(sample),

@@ -63,6 +63,7 @@ impl Clients {
         let address = address.ok_or("it has no address")?;
         match &load.client {
             Client::Job(_) => Err("a job needs a contender that reads jobs".into()),
+            Client::OfContender => Err("the contender has no client".into()),
             Client::Own { options, .. } => {
                 let _pinned = self.core.map(affinity::pin).transpose().map_err(one_line)?;
                 let time = self.time.min(self.max_time);

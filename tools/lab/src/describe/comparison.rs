@@ -15,8 +15,8 @@ use super::load::{Client, Load, Loads, Pace};
 use super::placement::Placement;
 use super::setup::{MissingPolicy, Presentation, Setup};
 use crate::bench::{
-    Format, Formula, Layout, MIN_RATE_RATIO, Metric, Plan, Role, client_cpu, cpu, mean, p50, p99,
-    p99_9, parameters, rate, requests, subscriber_bytes, with_ratio,
+    Column, Format, Formula, Layout, MIN_RATE_RATIO, Metric, Plan, Role, client_cost, client_cpu,
+    cpu, mean, p50, p99, p99_9, parameters, rate, requests, subscriber_bytes, with_ratio,
 };
 use crate::cores::Cores;
 use crate::file_system;
@@ -33,7 +33,7 @@ const CLIENT_OVERHEAD: Duration = Duration::from_millis(80);
 
 /// The files that come with the lab, by name: published tables, and comparisons with other
 /// programs.
-const CATALOGUE: [(&str, &str); 20] = [
+const CATALOGUE: [(&str, &str); 22] = [
     ("bench-echo", include_str!("../../catalogue/bench-echo.toml")),
     ("fibers", include_str!("../../catalogue/fibers.toml")),
     ("file", include_str!("../../catalogue/file.toml")),
@@ -54,6 +54,8 @@ const CATALOGUE: [(&str, &str); 20] = [
     ("overload", include_str!("../../catalogue/overload.toml")),
     ("reads", include_str!("../../catalogue/reads.toml")),
     ("kv", include_str!("../../catalogue/kv.toml")),
+    ("clients", include_str!("../../catalogue/clients.toml")),
+    ("clients-h2", include_str!("../../catalogue/clients-h2.toml")),
 ];
 
 /// The content of a comparison file.
@@ -267,6 +269,7 @@ impl Comparison {
                 names().join(", ")
             );
         }
+        self.check_clients()?;
         for file in self.site.keys() {
             let is_plain = !file.is_empty() && !file.contains('/') && file != "." && file != "..";
             ensure!(is_plain, "site '{file}' is not a file name: write one without a slash");
@@ -282,6 +285,37 @@ impl Comparison {
     /// Returns true if its servers read jobs.
     fn has_jobs(&self) -> bool {
         self.loads.iter().any(Load::is_job)
+    }
+
+    /// Returns true if the clients of the servers are compared, not the servers.
+    fn compares_clients(&self) -> bool {
+        self.contenders.iter().any(|one| one.client.is_some())
+    }
+
+    /// Checks that either all servers have a client of their own, or all loads have one.
+    fn check_clients(&self) -> Result<()> {
+        let lacks = self.contenders.iter().find(|one| one.client.is_none());
+        for load in &self.loads {
+            match (&load.client, self.compares_clients(), lacks) {
+                (Client::OfContender, false, _) => bail!(
+                    "load '{}' has no url, command or job: add one, or a client to each server",
+                    load.name()
+                ),
+                (Client::OfContender, true, Some(one)) => {
+                    bail!("server '{}' has no client, but others have one: add it", one.name)
+                }
+                (Client::OfContender, true, None) => {}
+                (_, true, _) => bail!(
+                    "load '{}' and servers both have a client: remove one of them",
+                    load.name()
+                ),
+                (_, false, _) => {}
+            }
+            for one in &self.contenders {
+                load.with_client_of(one).with_context(|| format!("server '{}'", one.name))?;
+            }
+        }
+        Ok(())
     }
 
     /// Returns the placement, and why it differs from the requested one. A server that already runs
@@ -308,9 +342,11 @@ impl Comparison {
         loads.iter_mut().for_each(|load| load.set_time(time, CLIENT_OVERHEAD));
         let is_open = loads.iter().any(|load| load.pace != Pace::Closed);
         let are_visible = contenders.iter().all(Contender::is_visible);
-        let mut metrics = match has_jobs {
-            true => job_metrics(),
-            false => metrics(are_visible, is_open, &mut plan),
+        let compares_clients = contenders.iter().any(|one| one.client.is_some());
+        let mut metrics = match (has_jobs, compares_clients) {
+            (true, _) => job_metrics(),
+            (false, true) => client_metrics(),
+            (false, false) => metrics(are_visible, is_open, &mut plan),
         };
         let is_broadcast = loads.iter().any(|load| matches!(load.client, Client::FanOut { .. }));
         metrics.extend(is_broadcast.then(subscriber_bytes));
@@ -328,9 +364,10 @@ impl Comparison {
                 true => format!(" of {seconds} s, all on core {}", cores.server),
                 false => format!(" of {seconds} s, {}", placement.terms(cores)),
             },
-            legend: match has_jobs {
-                true => "; CPU µs: of all threads, per operation".into(),
-                false => format!(
+            legend: match (has_jobs, compares_clients) {
+                (true, _) => "; CPU µs: of all threads, per operation".into(),
+                (_, true) => "; CPU µs per request: of the client, from its start to its end, and of the server".into(),
+                (false, false) => format!(
                     "; CPU µs: of the server, per request; calls: the server's system calls per request{service}{broadcast}"
                 ),
             },
@@ -392,6 +429,15 @@ fn job_metrics() -> Vec<Metric> {
     vec![rate, cpu, p50(), p99(), p99_9()]
 }
 
+/// Returns the metrics of clients. Each reports latencies in its own way, so they decide nothing.
+fn client_metrics() -> Vec<Metric> {
+    let server = Metric { noun: String::new(), columns: vec![Column::Value], ..cpu() };
+    let server = Metric { title: "server CPU µs".into(), format: Format::Significant, ..server };
+    let plain =
+        |metric: Metric| Metric { role: Role::Plain, columns: vec![Column::Value], ..metric };
+    vec![requests(), client_cost(), server, plain(p50()), plain(p99()), client_cpu()]
+}
+
 fn distinct_loads(loads: &[Load]) -> Result<(), UsageError> {
     let cells: Vec<_> = loads.iter().map(|load| &load.cell).collect();
     distinct(&cells, |cell| format!("the load {cell}"))
@@ -443,6 +489,8 @@ mod tests {
             ("overload", 7, 4, "haproxy"),
             ("reads", 10, 9, "tokio"),
             ("kv", 5, 8, "tokio"),
+            ("clients", 4, 8, "annulus"),
+            ("clients-h2", 2, 6, "annulus"),
         ];
         assert_eq!(
             counts,

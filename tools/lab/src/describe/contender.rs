@@ -11,6 +11,7 @@ use anyhow::{Context, Result, bail, ensure};
 use serde::Deserialize;
 
 use super::installed::{self, Module};
+use super::load::Client;
 use super::placeholders::{self, Placeholder, filled, has};
 use crate::listening;
 use crate::peer::Peers;
@@ -38,6 +39,11 @@ pub(super) const UNIX_PREFIX: &str = "unix:";
 /// it listens; without the key, the port is looked up among the sockets of its processes. A server
 /// is ready only after one of its outputs contains the text in `ready`. `variables` are set in its
 /// environment.
+///
+/// With the key `client`, load generators are compared: that command loads this server, and its CPU
+/// time counts. Its placeholders are those of a [`Loads`](super::Loads) command, and `{load}`, the
+/// name of the load. `annulus` is this program. `parse` says how to read the output of an unknown
+/// client.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Contender {
@@ -55,6 +61,12 @@ pub struct Contender {
     #[serde(skip)]
     pub(super) directory: Option<PathBuf>,
     module: Option<Module>,
+    #[serde(rename = "client")]
+    client_line: Option<String>,
+    parse: Vec<String>,
+    /// The load generator that is measured with this server.
+    #[serde(skip)]
+    pub(crate) client: Option<Client>,
     /// A text that one of its outputs must contain before it is ready.
     pub ready: Option<String>,
     /// The fixed port on which it listens.
@@ -186,6 +198,10 @@ impl Contender {
             (None, Some(address)) => {
                 let Contender { peer, variables, configuration, module, ready, port, .. } = &self;
                 let of_files = configuration.is_some() || module.is_some();
+                ensure!(
+                    self.client_line.is_none(),
+                    "client needs a command, because each client has its own process of the server"
+                );
                 let of_process = ready.is_some() || port.is_some() || !variables.is_empty();
                 ensure!(
                     peer.is_none() && !of_files && !of_process,
@@ -196,6 +212,13 @@ impl Contender {
             (Some(_), Some(_)) => bail!("command and address are both set: remove one"),
             (None, None) => bail!("a server needs a command or an address"),
         }
+        self.client = match &self.client_line {
+            Some(line) => Some(Client::of_contender(line, &self.parse)?),
+            None => {
+                ensure!(self.parse.is_empty(), "parse has no client: set the key client");
+                None
+            }
+        };
         let usual = match &self.program {
             Program::Running(address) => address.to_string(),
             Program::Installed(program) | Program::Peer(_, Some(program)) => {
@@ -290,9 +313,10 @@ impl Contender {
 
     /// Returns how to install its program, if that is missing.
     pub(super) fn missing(&self) -> Option<String> {
+        let client = self.client.as_ref().and_then(Client::missing);
         match &self.program {
-            Program::Installed(program) => installed::find(program).err(),
-            _ => None,
+            Program::Installed(program) => installed::find(program).err().or(client),
+            _ => client,
         }
     }
 
@@ -324,6 +348,9 @@ impl Contender {
                 }
             }
         };
+        if let Some(why) = self.client.as_ref().and_then(Client::missing) {
+            return Ok(Err(left_out(why)));
+        }
         let variables = self.variables.iter();
         self.spec = Spec {
             arguments: self.arguments.iter().map(Into::into).collect(),

@@ -50,6 +50,17 @@ pub(crate) fn find(program: &str) -> Result<PathBuf, String> {
     })
 }
 
+/// The name of this program.
+const OWN_PROGRAM: &str = "annulus";
+
+/// Like [`find`], but `annulus` is this program.
+pub(crate) fn find_client(program: &str) -> Result<PathBuf, String> {
+    match program {
+        OWN_PROGRAM => env::current_exe().map_err(|why| format!("cannot find {program}: {why}")),
+        _ => find(program),
+    }
+}
+
 fn is_program(path: &Path) -> bool {
     path.is_file() && access(path, Access::EXEC_OK).is_ok()
 }

@@ -57,6 +57,38 @@ const AB: &[&str] = &[
     r"refused=(?m)^Non-2xx responses:\s+(\d+)",
 ];
 
+/// Expressions for `annulus load --json -`. Its warnings end it with status 0, failures with 1.
+const ANNULUS: &[&str] = &[
+    r#"requests="responses":(\d+)"#,
+    r#"rate="requests_per_second":([\d.]+)"#,
+    r#"errors="failed":(\d+)"#,
+    r#"refused="refused":(\d+)"#,
+    r#"mean_us="latency_us":\{[^}]*"mean":([\d.]+)"#,
+    r#"p50_us="latency_us":\{[^}]*"p50":([\d.]+)"#,
+    r#"p99_us="latency_us":\{[^}]*"p99":([\d.]+)"#,
+    r#"p99.9_us="latency_us":\{[^}]*"p99\.9":([\d.]+)"#,
+];
+
+/// Expressions for `gcannon --json`.
+const GCANNON: &[&str] = &[
+    r#"requests="responses": (\d+)"#,
+    r#"rate="rps": ([\d.]+)"#,
+    r#"refused="4xx": (\d+)"#,
+    r#"refused="5xx": (\d+)"#,
+    r#"errors="(?:connect|read|timeout)": (\d+)"#,
+    r#"mean_us="avg": (\d+)"#,
+    r#"p50_us="p50": (\d+)"#,
+    r#"p99_us="p99": (\d+)"#,
+    r#"p99.9_us="p999": (\d+)"#,
+];
+
 /// The clients with known output, by name.
-pub(super) const KNOWN_CLIENTS: [(&str, &[&str]); 5] =
-    [("wrk", WRK), ("h2load", H2LOAD), ("hey", HEY), ("oha", HEY), ("ab", AB)];
+pub(super) const KNOWN_CLIENTS: [(&str, &[&str]); 7] = [
+    ("wrk", WRK),
+    ("h2load", H2LOAD),
+    ("hey", HEY),
+    ("oha", HEY),
+    ("ab", AB),
+    ("annulus", ANNULUS),
+    ("gcannon", GCANNON),
+];

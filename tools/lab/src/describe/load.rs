@@ -6,7 +6,7 @@ use annulus_load::{Options, Plan, Rate, ServerAddress, fan_out};
 use anyhow::{Context, Result, bail, ensure};
 use serde::Deserialize;
 
-use super::contender::UNIX_PREFIX;
+use super::contender::{Contender, UNIX_PREFIX};
 use super::installed;
 use super::parser::Parser;
 use super::placeholders::{self, Placeholder, filled, has};
@@ -39,6 +39,9 @@ const ANSWER_TIMEOUT_SLACK: Duration = Duration::from_secs(30);
 
 /// Placeholders in every load.
 const LOAD_PLACEHOLDERS: [&str; 5] = ["port", "address", "path", "connections", "depth"];
+
+/// A placeholder only in the command line of a contender's client: the name of the load.
+const LOAD_NAME_PLACEHOLDER: &str = "load";
 
 /// A load, which is one cell of a comparison.
 #[derive(Clone, Debug)]
@@ -87,6 +90,8 @@ pub enum Client {
         /// Reads the output of the program.
         parser: Parser,
     },
+    /// The client that each contender has.
+    OfContender,
     /// No client: the contender reads a job.
     Job(Job),
 }
@@ -131,7 +136,8 @@ pub enum Pace {
 /// `connections` is a number, or several with a cell each. `depth` is the number of requests in
 /// flight on each connection. `rate` makes an open loop with this many requests per second, and
 /// `share` one with a multiple of the baseline's rate in a closed loop. `service` is the protocol
-/// of the servers. A quick run leaves out loads with `quick = false`.
+/// of the servers. A quick run leaves out loads with `quick = false`. If each server has its own
+/// `client`, a load has neither `url` nor `command`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Loads {
@@ -318,7 +324,14 @@ impl Loads {
                 );
                 Ok(Client::Command { words, before, parser })
             }
-            _ => bail!("a load needs either a url, a command or a job"),
+            (None, None) => {
+                ensure!(
+                    !of_commands && self.options == Options::default(),
+                    "options, parse and before need a url or a command: add one of them"
+                );
+                Ok(Client::OfContender)
+            }
+            (Some(_), Some(_)) => bail!("a load has either a url or a command: remove one"),
         }
     }
 }
@@ -368,13 +381,23 @@ fn positive(key: &str, number: f64) -> Result<f64> {
 }
 
 impl Client {
+    /// Parses the command line of a contender's client.
+    pub(super) fn of_contender(line: &str, parse: &[String]) -> Result<Client> {
+        let words = placeholders::split(line)?;
+        let known =
+            [&LOAD_PLACEHOLDERS[..], &COMMAND_PLACEHOLDERS, &[LOAD_NAME_PLACEHOLDER]].concat();
+        placeholders::check(&words, &known)?;
+        let parser = Parser::choose(&words[0], parse)?;
+        Ok(Client::Command { words, before: Vec::new(), parser })
+    }
+
     /// Returns the command line of the client; empty if it has none.
     pub(crate) fn words(&self) -> &[String] {
         match self {
             Client::Own { words, .. }
             | Client::FanOut { words, .. }
             | Client::Command { words, .. } => words,
-            Client::Job(_) => &[],
+            Client::OfContender | Client::Job(_) => &[],
         }
     }
 
@@ -389,6 +412,9 @@ impl Client {
 
     /// Refuses a command line without the placeholders that differ between servers or cells.
     fn check(&self, has_several: bool, is_deep: bool, is_open: bool) -> Result<()> {
+        if let Client::OfContender = self {
+            return Ok(());
+        }
         let line = self.words().join(" ");
         let has = |words: &[&str]| words.iter().any(|word| has(self.words(), word));
         ensure!(
@@ -415,8 +441,10 @@ impl Client {
     /// Returns how to install the client, if it is a missing program.
     pub(crate) fn missing(&self) -> Option<String> {
         match self {
-            Client::Command { words, .. } => installed::find(&words[0]).err(),
-            Client::Own { .. } | Client::FanOut { .. } | Client::Job(_) => None,
+            Client::Command { words, .. } => installed::find_client(&words[0]).err(),
+            Client::Own { .. } | Client::FanOut { .. } | Client::OfContender | Client::Job(_) => {
+                None
+            }
         }
     }
 }
@@ -488,6 +516,16 @@ impl Load {
         self.cell.parameters().next().map_or_else(String::new, |(_, name)| name.to_string())
     }
 
+    /// Returns the load with the client of this contender, if it has one.
+    ///
+    /// # Errors
+    /// If the command line of the client lacks a placeholder that the load needs.
+    pub(super) fn with_client_of(&self, contender: &Contender) -> Result<Load> {
+        let Some(client) = &contender.client else { return Ok(self.clone()) };
+        client.check(true, self.depth > 1, self.pace != Pace::Closed)?;
+        Ok(Load { client: client.clone(), ..self.clone() })
+    }
+
     /// Returns the load if a plan can be created from it.
     pub(crate) fn checked(self) -> Result<Load> {
         let example = EXAMPLE_ADDRESS.parse().expect("the example address is invalid");
@@ -508,7 +546,8 @@ impl Load {
     pub(crate) fn words(&self, address: &str) -> Vec<Placeholder> {
         let own = [("connections", self.connections), ("depth", self.depth)];
         let own = own.map(|(name, number)| (name, number.to_string()));
-        words_of(address).into_iter().chain(own).collect()
+        let name = (LOAD_NAME_PLACEHOLDER, self.name());
+        words_of(address).into_iter().chain(own).chain([name]).collect()
     }
 
     /// Refuses a load that would not reach this server, which is not at 127.0.0.1.
@@ -565,8 +604,11 @@ mod tests {
     fn an_invalid_load_is_refused() {
         let url = || Loads { url: Some("tcp://{address}".into()), ..Loads::default() };
         let command = |line: &str| Loads { command: Some(line.into()), ..Loads::default() };
-        refused(Loads::default(), "a url, a command or a job");
-        refused(Loads { command: Some("wrk".into()), ..url() }, "a url, a command or a job");
+        refused(
+            Loads { parse: vec!["rate=(.*)".into()], ..Loads::default() },
+            "need a url or a command",
+        );
+        refused(Loads { command: Some("wrk".into()), ..url() }, "either a url or a command");
         refused(Loads { depth: 0, ..url() }, "depth 0");
         refused(Loads { rate: Some(0.0), ..url() }, "rate 0: write a number above 0");
         refused(

@@ -21,7 +21,7 @@ pub(crate) use setup::DirectoryCheck;
 pub use setup::{MissingPolicy, Presentation, Selection, Setup};
 
 pub(crate) use contender::Place;
-pub(crate) use installed::find as find_installed;
+pub(crate) use installed::{find as find_installed, find_client};
 pub(crate) use load::{DEFAULT_WARM_UP, Job};
 pub(crate) use parser::Parser;
 pub(crate) use placeholders::{Placeholder, filled, has};

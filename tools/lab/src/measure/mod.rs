@@ -129,6 +129,11 @@ impl Setup {
         if commands.iter().any(|command| !command.is_empty()) {
             parameters.insert("loads".into(), commands.into());
         }
+        let clients = self.contenders.iter().filter_map(|one| Some(one.client.as_ref()?.words()));
+        let clients: Vec<_> = clients.map(|words| words.join(" ")).collect();
+        if !clients.is_empty() {
+            parameters.insert("clients".into(), clients.into());
+        }
         parameters.extend(file_system.map(|name| ("file_system".to_owned(), name.into())));
         Bench {
             plan: self.plan(),

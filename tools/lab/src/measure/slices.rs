@@ -85,7 +85,7 @@ impl Slices {
     fn try_out(&mut self) -> Result<()> {
         for contender in 0..self.contenders.len() {
             for cell in 0..self.loads.len() {
-                let load = &self.loads[cell];
+                let load = &self.load(Slice { round: 0, cell, contender });
                 let is_job = matches!(load.client, Client::Job(_));
                 if is_job || self.loads[..cell].iter().any(|other| other.name() == load.name()) {
                     continue;
@@ -140,6 +140,15 @@ impl Slices {
         Ok(&mut self.running.get_mut(&key).expect("the process was not inserted").1)
     }
 
+    /// Returns the load of a slice, with the contender's own client if it has one.
+    fn load(&self, slice: Slice) -> Load {
+        let load = self.loads[slice.cell].clone();
+        match &self.contenders[slice.contender].client {
+            Some(client) => Load { client: client.clone(), ..load },
+            None => load,
+        }
+    }
+
     /// Returns the rate of an open loop, or `None` for a closed one.
     fn rate(&mut self, slice: Slice) -> Result<Option<f64>, String> {
         match self.loads[slice.cell].pace {
@@ -169,7 +178,7 @@ impl Slices {
     /// Measures a slice with a running process: the answer to a job, or the report of a client.
     fn slice(&mut self, slice: Slice) -> Outcome {
         let rate = self.rate(slice)?;
-        let client = self.loads[slice.cell].client.clone();
+        let client = self.load(slice).client;
         let running = self.running(slice).map_err(|error| error.why)?;
         match client {
             Client::Job(job) => running.ask(&job),
@@ -187,7 +196,7 @@ impl Slices {
         (pid, address): (Option<u32>, Option<ServerAddress>),
         rate: Option<f64>,
     ) -> Outcome {
-        let (load, key) = (&self.loads[slice.cell], self.key(slice));
+        let (load, key) = (&self.load(slice), self.key(slice));
         let mut watch = pid.map(UsageObserver::new);
         let observer: &mut dyn Observer = match &mut watch {
             Some(watch) => watch,

@@ -22,7 +22,7 @@ const COMPARED_SETTINGS: [ComparedSetting; 15] = [
     ("server", |run| run.address.clone()),
     ("protocol", |run| run.protocol.clone()),
     ("bytes", |run| run.length.map_or("several".into(), |length| length.to_string())),
-    ("clients", |run| run.clients.to_string()),
+    ("connections", |run| run.connections.to_string()),
     ("in flight", |run| run.pipeline.to_string()),
     ("schedule", |run| run.schedule.clone()),
     ("rate", |run| run.rate.map_or("as answered".into(), |rate| rate.to_string())),
@@ -56,8 +56,8 @@ fn values(runs: &[Recording], of: fn(&RunInfo) -> String) -> Vec<String> {
 mod tests {
     use super::*;
 
-    fn run(clients: u64, address: &str) -> Recording {
-        Recording::new(RunInfo { clients, address: address.into(), ..RunInfo::default() })
+    fn run(connections: u64, address: &str) -> Recording {
+        Recording::new(RunInfo { connections, address: address.into(), ..RunInfo::default() })
     }
 
     #[test]
@@ -68,7 +68,10 @@ mod tests {
     #[test]
     fn differences_between_and_within_sides_are_listed() {
         let found = differences(&[run(50, "a"), run(60, "a")], &[run(50, "b")]);
-        assert_eq!(found.iter().map(|found| found.what).collect::<Vec<_>>(), ["server", "clients"]);
+        assert_eq!(
+            found.iter().map(|found| found.what).collect::<Vec<_>>(),
+            ["server", "connections"]
+        );
         assert_eq!((found[1].a.len(), found[1].b.len()), (2, 1));
     }
 }

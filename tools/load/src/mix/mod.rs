@@ -284,6 +284,7 @@ mod tests {
     fn unanswered_request_of_a_session_is_repeated() {
         let mix = Mix::in_order([(), (), ()]).unwrap();
         let mut values = FieldValues::new(1, 0, 1);
+        values.cookies().begin_request(b"h", b"/");
         values.cookies().set(b"a=b");
         assert_eq!([(); 2].map(|()| values.draw(&mix)), [0, 1]);
         values.repeat(&mix, 1);

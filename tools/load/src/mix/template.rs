@@ -51,7 +51,7 @@ enum Part {
     Characters(u64),
     /// The value in a column of the data.
     Column(usize),
-    /// The `Cookie` header, if there are cookies.
+    /// The `Cookie` header, if there are cookies for the request line and headers before it.
     Cookies,
 }
 
@@ -124,7 +124,7 @@ impl Template {
         self.push_text(bytes.to_vec());
     }
 
-    /// Appends the `Cookie` header of the client, with its line end.
+    /// Appends the `Cookie` header of the client, with its line end, to the head of a request.
     pub(crate) fn append_cookies(&mut self) {
         self.parts.push(Part::Cookies);
     }
@@ -140,6 +140,7 @@ impl Template {
 
     /// Appends the text with its fields replaced. Random fields are drawn again each time.
     pub fn write(&self, values: &mut FieldValues, out: &mut Vec<u8>) {
+        let start = out.len();
         for part in &self.parts {
             match *part {
                 Part::Text(ref text) => out.extend_from_slice(text),
@@ -149,7 +150,7 @@ impl Template {
                     let data = values.data.as_ref().expect("a column exists without data");
                     out.extend_from_slice(data.value(values.row, column));
                 }
-                Part::Cookies => values.cookies.write_header(out),
+                Part::Cookies => values.cookies.write_header(start, out),
                 Part::Random(least, most) => write_number(values.random.u64(least..=most), out),
                 Part::Hex(count) => {
                     out.extend((0..count).map(|_| b"0123456789abcdef"[values.random.usize(..16)]));

@@ -41,7 +41,7 @@ use values::{length, optional, text};
 ///
 /// let options: Options = "tcp://127.0.0.1:7000 -l 128 --rate 10k".parse().unwrap();
 /// let plan = options.plan().unwrap();
-/// assert_eq!((plan.length, plan.schedule.to_string()), (128, "10000 a second".to_owned()));
+/// assert_eq!((plan.length, plan.schedule.to_string()), (128, "10000 per second".to_owned()));
 /// ```
 #[derive(Args, Clone, Debug, Deserialize, PartialEq)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
@@ -59,14 +59,14 @@ pub struct Options {
     /// Connect to this Unix socket instead of the target's host
     #[arg(long, value_name = "PATH")]
     pub unix_socket: Option<PathBuf>,
-    /// Number of clients, each with its own connection or socket [default: 50]
+    /// Number of connections, or of sockets for datagrams [default: 50]
     #[arg(short = 'c', long, value_name = "COUNT")]
     pub connections: Option<usize>,
     /// How long to measure, in seconds or with a unit: 500ms, 2m [default: 10]
     #[arg(short = 'd', long, value_name = "TIME", value_parser = values::measured_time)]
     #[serde(deserialize_with = "values::duration")]
     pub duration: Option<Duration>,
-    /// How many requests to send, by all clients together: 500, 10k. The run ends with the last
+    /// How many requests to send, over all connections: 500, 10k. The run ends with the last
     /// reply, or after --duration if that is given; there is no warm-up
     #[arg(short = 'n', long = "requests", value_name = "COUNT", value_parser = values::count)]
     #[serde(rename = "requests", deserialize_with = "values::request_count")]
@@ -82,7 +82,7 @@ pub struct Options {
     /// Messages in flight per connection or socket [default: 1]
     #[arg(long, value_name = "COUNT")]
     pub pipeline: Option<usize>,
-    /// Requests per second of all clients together, however fast the server is (an open loop): 500,
+    /// Requests per second over all connections, however fast the server is (an open loop): 500,
     /// 10k [default: as fast as replies arrive, a closed loop]
     #[arg(long, value_name = "PER SECOND", conflicts_with = "think")]
     #[serde(deserialize_with = "optional")]
@@ -113,17 +113,17 @@ pub struct Options {
     /// the connect, service times do not
     #[arg(long)]
     pub per_connection: bool,
-    /// Number of event loops that share the clients, each on its own thread [default: 1]
+    /// Number of event loops that share the connections, each on its own thread [default: 1]
     #[arg(short = 't', long, value_name = "COUNT", value_parser = values::threads)]
     pub threads: Option<u16>,
     /// Run on this CPU
     #[arg(long, value_name = "CPU")]
     pub pin: Option<usize>,
-    /// The driver of the clients: auto, uring or epoll
+    /// The driver: auto, uring or epoll
     #[arg(long, default_value = "auto")]
     #[serde(deserialize_with = "text")]
     pub driver: DriverChoice,
-    /// How long a client waits for the next byte before it fails [default: 5]; a datagram that is
+    /// How long a connection waits for the next byte before it fails [default: 5]; a datagram that is
     /// not echoed for this long is lost [default: 200ms]
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     #[serde(deserialize_with = "values::duration")]
@@ -161,10 +161,10 @@ pub struct Options {
     #[arg(long, value_name = "FILE", help_heading = HTTP_HEADING,
           conflicts_with_all = ["target", "address", "method", "body", "body_file", "requests"])]
     pub targets: Option<PathBuf>,
-    /// Keep the cookies that the server sets on each client, and send them
+    /// Keep the cookies that the server sets on each connection, and send them as a browser does
     #[arg(long, help_heading = HTTP_HEADING)]
     pub cookies: bool,
-    /// Send the requests in order, as a session that each client repeats, instead of drawing them
+    /// Send the requests in order, as a session that each connection repeats, instead of drawing them
     #[arg(long, help_heading = HTTP_HEADING)]
     pub in_order: bool,
     /// A file of comma-separated values: a field {COLUMN} in a request is replaced with the value
@@ -207,7 +207,7 @@ pub struct Options {
     #[arg(long, value_name = "NAME", help_heading = TLS_HEADING)]
     pub tls_server_name: Option<String>,
 
-    /// The certificate of the clients, for servers that ask for one (PEM)
+    /// The certificate to present, for servers that ask for one (PEM)
     #[arg(long = "cert", value_name = "FILE", help_heading = TLS_HEADING)]
     #[serde(rename = "cert")]
     pub certificate: Option<PathBuf>,
@@ -237,7 +237,8 @@ pub struct Options {
 }
 
 const HTTP_HEADING: &str = "HTTP, for targets http:// and https://";
-const SCRIPT_HEADING: &str = "Other protocols, for targets HOST:PORT, tcp://, tls:// and unix:";
+const SCRIPT_HEADING: &str =
+    "Other protocols, for targets HOST:PORT, tcp://, tls:// and unix:/path";
 const TLS_HEADING: &str = "TLS, for targets https:// and tls://";
 
 /// The command line of a load.

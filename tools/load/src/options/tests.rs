@@ -190,7 +190,7 @@ fn toml_file_accepts_options_and_extra_keys() {
     "#;
     let plan = toml::from_str::<Options>(text).unwrap().plan().unwrap();
     assert_eq!((plan.clients, plan.length), (3, 16 << 10));
-    assert_eq!(plan.schedule.to_string(), "10000 a second, Poisson arrivals");
+    assert_eq!(plan.schedule.to_string(), "10000 per second, Poisson arrivals");
     assert_eq!([plan.duration, plan.interval], [500, 100].map(Duration::from_millis));
     let crate::Workload::Streams(streams) = plan.workload else { panic!("no streams") };
     assert_eq!((streams.reconnect, streams.requests_per_connection), (false, Some(5)));

@@ -107,9 +107,10 @@ impl Latencies {
     pub fn mean(&self) -> f64 {
         let middle =
             |value| (bucket_start(value) + (value - bucket_start(value)).div_ceil(2)) as f64;
+        // An empty sum of floats is -0.
         let sum: f64 =
             self.buckets.iter().map(|&(value, count)| middle(value) * count as f64).sum();
-        sum / (self.len() as f64).max(1.0)
+        sum.abs() / (self.len() as f64).max(1.0)
     }
 }
 

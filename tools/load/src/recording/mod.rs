@@ -145,17 +145,18 @@ pub struct RunInfo {
     pub tls: Option<String>,
     /// Bytes per message, if all messages have the same length.
     pub length: Option<u64>,
-    /// Number of clients, each with its own connection or socket.
-    pub clients: u64,
+    /// Number of connections, or of the sockets of datagrams. It was called `clients` once.
+    #[serde(alias = "clients")]
+    pub connections: u64,
     /// Number of threads of the load.
     pub threads: u64,
     /// Requests in flight per connection, or datagrams in flight per socket.
     pub pipeline: u64,
     /// When requests are sent, as text.
     pub schedule: String,
-    /// Requests per second of all clients together, if they are sent at a fixed rate.
+    /// Requests per second over all connections, if they are sent at a fixed rate.
     pub rate: Option<f64>,
-    /// The planned number of requests of all clients together, if there is one.
+    /// The planned number of requests over all connections, if there is one.
     pub requests: Option<u64>,
     /// What the clients request, such as `GET /index.html`; `None` for echoes.
     pub request: Option<String>,

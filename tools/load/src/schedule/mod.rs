@@ -245,7 +245,7 @@ impl Rate {
 
 impl fmt::Display for Rate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} a second", self.0)
+        write!(f, "{} per second", self.0)
     }
 }
 
@@ -261,28 +261,28 @@ mod tests {
                 Schedule::Closed { think: "5ms..10ms".parse().unwrap() },
                 "closed loop, think time 5ms to 10ms",
             ),
-            (Schedule::open(Rate::constant(1.5)), "1.5 a second"),
+            (Schedule::open(Rate::constant(1.5)), "1.5 per second"),
             (
                 Schedule::Open { rate: Rate::constant(1e4), arrivals: "poisson".parse().unwrap() },
-                "10000 a second, Poisson arrivals",
+                "10000 per second, Poisson arrivals",
             ),
             (
                 Schedule::Open {
                     rate: Rate::constant(1e4),
                     arrivals: "burst:1ms".parse().unwrap(),
                 },
-                "10000 a second, in bursts every 1ms",
+                "10000 per second, in bursts every 1ms",
             ),
             (
                 Schedule::Open { rate: Rate::constant(1e4), arrivals: parse_burst("5").unwrap() },
-                "10000 a second, in bursts of 5 on many connections",
+                "10000 per second, in bursts of 5 on many connections",
             ),
             (
                 Schedule::Open {
                     rate: Rate::constant(1e4),
                     arrivals: parse_burst("5:one").unwrap(),
                 },
-                "10000 a second, in bursts of 5 on one connection",
+                "10000 per second, in bursts of 5 on one connection",
             ),
         ] {
             assert_eq!(schedule.to_string(), text);

@@ -59,7 +59,8 @@ pub(crate) fn run(
             })
         }),
         Protocol::Http(http) => RunResults::of(&run, settings, observer, || {
-            let requests = Rc::new(http::Requests::new(http).expect(PLAN_IS_VALID));
+            let requests =
+                Rc::new(http::Requests::new(http, plan.tls.is_some()).expect(PLAN_IS_VALID));
             let values = values.clone();
             let refusal = refusal();
             StreamClientKind::new(&connector, streams, move |client| {

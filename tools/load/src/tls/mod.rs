@@ -89,7 +89,11 @@ impl fmt::Display for Tls {
         }?;
         match &self.identity {
             Some(identity) => {
-                write!(f, "; clients have the certificate in {}", identity.certificate.display())
+                write!(
+                    f,
+                    "; connections have the certificate in {}",
+                    identity.certificate.display()
+                )
             }
             None => Ok(()),
         }

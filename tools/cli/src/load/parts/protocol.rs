@@ -33,8 +33,20 @@ const MAX_PROBES: u32 = 5;
 
 /// The settings that must be the same for all parts.
 const SHARED_SETTINGS: [&str; 14] = [
-    "workload", "protocol", "tls", "length", "clients", "threads", "pipeline", "schedule",
-    "requests", "request", "warm_up", "duration", "interval", "seed",
+    "workload",
+    "protocol",
+    "tls",
+    "length",
+    "connections",
+    "threads",
+    "pipeline",
+    "schedule",
+    "requests",
+    "request",
+    "warm_up",
+    "duration",
+    "interval",
+    "seed",
 ];
 
 /// The first message of a part.
@@ -132,7 +144,7 @@ mod tests {
         let [own, other] = [&plan, &other].map(settings);
         assert_eq!(own.len(), SHARED_SETTINGS.len(), "a shared setting is not in RunInfo");
         assert_eq!(differences(&own, &own), None);
-        assert_eq!(differences(&own, &other).as_deref(), Some("clients 60 instead of 50"));
+        assert_eq!(differences(&own, &other).as_deref(), Some("connections 60 instead of 50"));
         let all = differences(&own, &Map::new()).unwrap();
         assert!(all.contains("seed null instead of 1"), "{all}");
     }

@@ -55,9 +55,10 @@ struct VaryingRequests {
 impl HttpExchange {
     pub(crate) fn new(
         requests: &Rc<Requests>,
-        values: FieldValues,
+        mut values: FieldValues,
         refusal: &FirstRefusal,
     ) -> HttpExchange {
+        values.cookies().set_encrypted(requests.are_encrypted());
         let varying = || Box::new(VaryingRequests { values, kinds: VecDeque::new() });
         let varying = requests.constant().is_none().then(varying);
         let (requests, refusal, replies) =

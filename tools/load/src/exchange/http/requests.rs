@@ -36,7 +36,8 @@ pub struct Http {
     pub requests: Mix<HttpRequest>,
     /// The data for fields with the names of its columns.
     pub data: Option<Arc<DataRows>>,
-    /// Whether each client keeps the cookies that the server sets, and sends them. A session in
+    /// Whether each client keeps the cookies that the server sets, and sends them as a browser
+    /// does, with the requests that their path, domain, lifetime and `Secure` allow. A session in
     /// order begins without cookies. Only one request may be in flight per connection.
     pub cookies: bool,
 }
@@ -214,6 +215,8 @@ pub(crate) struct Requests {
     /// Whether the kinds of the requests without a reply must be known.
     has_kinds: bool,
     has_cookies: bool,
+    /// Whether they are sent over TLS.
+    is_encrypted: bool,
     /// The request, if all are the same.
     constant: Option<Rc<[u8]>>,
     /// The last head that any client of the thread received.
@@ -234,7 +237,7 @@ struct EncodedRequest {
 impl Requests {
     /// # Errors
     /// Fails like [`Http::validate`].
-    pub(crate) fn new(http: &Http) -> Result<Requests, InvalidValue> {
+    pub(crate) fn new(http: &Http, is_encrypted: bool) -> Result<Requests, InvalidValue> {
         http.validate()?;
         let mix = http.requests.clone().try_map(|request| encode(http, request))?;
         let mut heads = mix.entries().iter().map(|request| request.is_head);
@@ -247,7 +250,12 @@ impl Requests {
         let is_checked = mix.entries().iter().any(|request| request.expected.is_some());
         let has_kinds = is_head.is_none() || (is_checked && mix.entries().len() > 1);
         let (has_cookies, last_head) = (http.cookies, RefCell::default());
-        Ok(Requests { mix, is_head, has_kinds, has_cookies, constant, last_head })
+        Ok(Requests { mix, is_head, has_kinds, has_cookies, is_encrypted, constant, last_head })
+    }
+
+    /// Returns true if requests are sent over TLS.
+    pub(super) fn are_encrypted(&self) -> bool {
+        self.is_encrypted
     }
 
     /// Returns true if clients keep cookies.

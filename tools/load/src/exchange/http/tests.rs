@@ -15,7 +15,7 @@ fn of(request: HttpRequest) -> Http {
 
 fn exchange_of(http: &Http) -> HttpExchange {
     HttpExchange::new(
-        &Rc::new(Requests::new(http).unwrap()),
+        &Rc::new(Requests::new(http, false).unwrap()),
         FieldValues::new(1, 0, 1),
         &FirstRefusal::default(),
     )
@@ -524,7 +524,7 @@ fn headers_of_a_request_follow_those_of_all_requests() {
         data: Some(std::sync::Arc::new(data)),
         ..of(request)
     };
-    let requests = Rc::new(Requests::new(&http).unwrap());
+    let requests = Rc::new(Requests::new(&http, false).unwrap());
     let values = FieldValues::new(1, 0, 1).with_data(http.data.clone());
     let mut exchange = HttpExchange::new(&requests, values, &FirstRefusal::default());
     let sent = exchanged(&mut exchange, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");

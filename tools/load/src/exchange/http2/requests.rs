@@ -6,6 +6,7 @@ use crate::invalid::{InvalidValue, invalid};
 use crate::mix::{FieldValues, Mix, Template};
 use bytes::Bytes;
 use http::Request;
+use http::uri::Scheme;
 use std::rc::Rc;
 
 /// The requests of a run, which all clients of a thread share.
@@ -136,9 +137,15 @@ impl RequestTemplate {
             request = request.header(name.as_str(), write(value));
         }
         let body = self.body.as_ref().map(&mut write);
-        let cookies = values.cookies().value();
-        if self.has_cookies && !cookies.is_empty() {
-            request = request.header("cookie", cookies);
+        if let Some(uri) = request.uri_ref().filter(|_| self.has_cookies) {
+            let cookies = values.cookies();
+            cookies.set_encrypted(uri.scheme() == Some(&Scheme::HTTPS));
+            let host = uri.authority().map_or("", |authority| authority.as_str());
+            cookies.begin_request(host.as_bytes(), uri.path().as_bytes());
+            let value = cookies.value();
+            if !value.is_empty() {
+                request = request.header("cookie", value);
+            }
         }
         if let Some(body) = &body {
             request = request.header("content-length", body.len());

@@ -110,6 +110,7 @@ pub fn script_template(text: &str) -> Result<Template, InvalidValue> {
 }
 
 /// Like [`script_template`], but fields may have the names of the data's columns.
+#[cfg(feature = "options")]
 pub(crate) fn script_template_with_data(
     text: &str,
     data: Option<&DataRows>,

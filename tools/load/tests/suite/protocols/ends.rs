@@ -198,7 +198,7 @@ fn body_cut_off_without_close_notify_is_explained() {
         for (reply, part) in [
             (UNTIL_CLOSE, "its body ends with the connection"),
             (b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhalf", "before 5 bytes of the body"),
-            (b"", "1 requests in flight"),
+            (b"", "a request in flight"),
         ] {
             let config = Arc::clone(&certificate.1);
             let address = serve_raw(move |stream| {

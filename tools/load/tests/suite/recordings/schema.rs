@@ -198,7 +198,7 @@ fn schema_rejects_invalid_recordings() {
         validate(&value).unwrap_err()
     };
     assert_eq!(changed("/version", 2.into()), ".version: 2 is not 1");
-    assert_eq!(changed("/run/clients", (-1).into()), ".run.clients: -1 is less than 0");
+    assert_eq!(changed("/run/connections", (-1).into()), ".run.connections: -1 is less than 0");
     assert_eq!(
         changed("/intervals/0/datagrams/lost", (-1).into()),
         ".intervals[0].datagrams.lost: -1 is less than 0"

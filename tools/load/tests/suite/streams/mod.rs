@@ -97,7 +97,7 @@ fn expect_one(kind: &str, plan: &Plan) -> Recording {
     let errors: Vec<_> =
         report.errors.iter().map(|(kind, count)| (kind.as_str(), *count)).collect();
     assert_eq!(errors, [(kind, 1)], "{:?}", report.first_error);
-    assert!(report.first_error.as_deref().unwrap().starts_with("client 0: "), "{report:?}");
+    assert!(report.first_error.as_deref().unwrap().starts_with("connection 0: "), "{report:?}");
     report
 }
 
