@@ -277,7 +277,7 @@ fn vanished_server_is_counted_and_the_run_ends_on_time() {
     assert!(recording.total().answered > 0 && recording.errors["connect refused"] > 0);
     assert!(recording.seconds >= 2.0 && !recording.interrupted, "{}", recording.seconds);
     let warnings = recording.warnings.join("; ");
-    assert!(warnings.contains("connections failed, or could not be made again, "), "{warnings}");
+    assert!(warnings.contains("connections failed, or could not be opened again, "), "{warnings}");
 }
 
 /// The limits decide the exit status. A limit on errors also decides which errors are allowed.
