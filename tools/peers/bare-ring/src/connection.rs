@@ -64,8 +64,13 @@ impl Connection {
             Operations::ReadvWritev => {
                 let vectors = self.describe(0, BUFFER);
                 let fd = fd.raw();
-                let call =
-                    FileCall::ReadVector { fd, vectors, count: 1, offset: CURSOR_OFFSET, nowait: false };
+                let call = FileCall::ReadVector {
+                    fd,
+                    vectors,
+                    count: 1,
+                    offset: CURSOR_OFFSET,
+                    nowait: false,
+                };
                 file_entry(&call).expect("READV has no entry")
             }
             Operations::RecvmsgSendmsg => {
