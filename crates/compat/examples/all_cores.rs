@@ -28,7 +28,7 @@ use tokio_util::sync::CancellationToken;
 use tower::Layer;
 
 /// Timeout of a request, and of the remaining requests at shutdown.
-const LIMIT: Duration = Duration::from_secs(10);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Detects a vanished client after 25 seconds without a byte.
 const KEEP_ALIVE: KeepAlive =
@@ -105,10 +105,10 @@ where
         TowerToHyperService::new(Extension(ConnectInfo(*peer)).layer(router.clone()))
     };
     let server = serve_with(listener, service)
-        .request_timeout(LIMIT)
+        .request_timeout(REQUEST_TIMEOUT)
         .on_error(|error| eprintln!("{error}"))
         .with_graceful_shutdown(stop.cancelled_owned())
-        .drain_timeout(LIMIT);
+        .drain_timeout(REQUEST_TIMEOUT);
     Ok(server.await?)
 }
 

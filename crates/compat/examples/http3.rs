@@ -32,7 +32,7 @@ use tower::ServiceExt;
 type Outcome<T = ()> = Result<T, Box<dyn Error + Send + Sync>>;
 
 /// Time at shutdown for the remaining requests, and for clients to close their connections.
-const LIMIT: Duration = Duration::from_secs(10);
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(10);
 
 fn main() -> Outcome {
     let mut arguments = std::env::args().skip(1);
@@ -76,7 +76,7 @@ async fn serve(address: &str, certificate: &str) -> Outcome {
     }
     endpoint.set_server_config(None);
     stop.cancel();
-    _ = timeout(LIMIT, async { while connections.join_next().await.is_some() {} }).await;
+    _ = timeout(SHUTDOWN_TIMEOUT, async { while connections.join_next().await.is_some() {} }).await;
     endpoint.close(0_u32.into(), b"the server is shutting down");
     endpoint.wait_idle().await;
     Ok(())

@@ -26,9 +26,9 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 /// Timeout of a handshake, of a request head, and of the remaining requests at shutdown.
-const LIMIT: Duration = Duration::from_secs(10);
+const STEP_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a connection may be idle, and how long a client may fail to read.
-const IDLE: Duration = Duration::from_secs(60);
+const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Detects a vanished client after 25 seconds without a byte.
 const KEEP_ALIVE: KeepAlive =
@@ -68,13 +68,13 @@ async fn serve(
     println!("listening on {scheme}://{}", listener.local_addr()?);
     let server = serve_hyper(listener, service_fn(hello))
         .max_connections(10_000)
-        .header_read_timeout(LIMIT)
-        .idle_timeout(IDLE)
-        .write_timeout(IDLE)
+        .header_read_timeout(STEP_TIMEOUT)
+        .idle_timeout(IDLE_TIMEOUT)
+        .write_timeout(IDLE_TIMEOUT)
         // An error ends the connection. The peer causes most of them.
         .on_error(|error| eprintln!("{error}"))
         .with_graceful_shutdown(stop.clone().cancelled_owned())
-        .drain_timeout(LIMIT);
+        .drain_timeout(STEP_TIMEOUT);
     match acceptor {
         Some(acceptor) => server.tls(acceptor).await,
         None => server.await,

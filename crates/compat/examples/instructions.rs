@@ -24,7 +24,7 @@ const USAGE: &str =
     "usage: instructions [tokio-]hyper|hyper-timers|copy CONNECTIONS REQUESTS_AT_ONCE REQUESTS";
 const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n!";
 /// The last byte of each response, which occurs nowhere else in it.
-const END: u8 = b'!';
+const END_BYTE: u8 = b'!';
 
 #[derive(Clone, Copy, PartialEq)]
 enum Way {
@@ -152,7 +152,7 @@ impl Plan {
                 if count == 0 {
                     return Err(io::ErrorKind::UnexpectedEof.into());
                 }
-                left -= buffer[..count].iter().filter(|byte| **byte == END).count();
+                left -= buffer[..count].iter().filter(|byte| **byte == END_BYTE).count();
             }
         }
         Ok(())

@@ -26,7 +26,7 @@ type Outcome<T = ()> = Result<T, Box<dyn Error>>;
 const USAGE: &str =
     "usage: quic_bulk serve|send [--runtime annulus|tokio] --certificate FILE ADDRESS [BYTES]";
 /// Length of the pattern that is sent repeatedly. It is prime, so that misplaced bytes differ.
-const PATTERN: usize = 1_048_573;
+const PATTERN_BYTES: usize = 1_048_573;
 
 fn main() -> Outcome {
     let arguments = Arguments::parse()?;
@@ -156,12 +156,12 @@ fn pattern() -> Vec<u8> {
         state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
         (state >> 24) as u8
     };
-    (0..PATTERN).map(|_| next()).collect()
+    (0..PATTERN_BYTES).map(|_| next()).collect()
 }
 
 fn verify(pattern: &[u8], mut at: usize, mut bytes: &[u8]) -> Outcome {
     while !bytes.is_empty() {
-        let expected = &pattern[at % PATTERN..];
+        let expected = &pattern[at % PATTERN_BYTES..];
         let len = expected.len().min(bytes.len());
         if bytes[..len] != expected[..len] {
             return Err(format!("wrong bytes between {at} and {}", at + len).into());

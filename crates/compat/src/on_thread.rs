@@ -172,9 +172,9 @@ impl From<WrongThread> for io::Error {
 
 /// Returns a number that is never reused by another thread of this process.
 fn this_thread() -> u64 {
-    static NEXT: AtomicU64 = AtomicU64::new(0);
-    thread_local!(static NUMBER: u64 = NEXT.fetch_add(1, Ordering::Relaxed));
-    NUMBER.with(|number| *number)
+    static NEXT_THREAD: AtomicU64 = AtomicU64::new(0);
+    thread_local!(static THREAD_NUMBER: u64 = NEXT_THREAD.fetch_add(1, Ordering::Relaxed));
+    THREAD_NUMBER.with(|number| *number)
 }
 
 #[cfg(test)]

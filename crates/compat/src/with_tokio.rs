@@ -34,8 +34,8 @@ use tokio::runtime::{Builder, EnterGuard, Handle};
 /// If the runtime or its thread cannot be created, for example because descriptors have run out.
 /// The next call tries again.
 pub fn with_tokio() -> io::Result<EnterGuard<'static>> {
-    static TOKIO: Mutex<Option<&'static Handle>> = Mutex::new(None);
-    let mut known = TOKIO.lock().unwrap_or_else(PoisonError::into_inner);
+    static TOKIO_HANDLE: Mutex<Option<&'static Handle>> = Mutex::new(None);
+    let mut known = TOKIO_HANDLE.lock().unwrap_or_else(PoisonError::into_inner);
     if known.is_none() {
         let runtime = Builder::new_current_thread().enable_all().build()?;
         let handle = runtime.handle().clone();

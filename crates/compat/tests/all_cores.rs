@@ -37,7 +37,7 @@ use tonic::{Request, Status};
 use tower::Layer;
 
 /// Connections after which every thread must have got one. The kernel distributes them at random.
-const ENOUGH: usize = 1000;
+const MAX_CONNECTIONS: usize = 1000;
 
 /// A listener that counts accepted connections.
 struct Counted<L>(L, Arc<AtomicUsize>);
@@ -111,7 +111,7 @@ fn all_shards_serve_axum_and_tonic() {
             let mut open = Vec::new();
             while accepted.iter().any(|count: &Arc<AtomicUsize>| count.load(Ordering::Relaxed) == 0)
             {
-                assert!(open.len() < ENOUGH, "a shard got no connection");
+                assert!(open.len() < MAX_CONNECTIONS, "a shard got no connection");
                 open.push((page(address).await?, call(address).await?));
             }
             Ok(())
@@ -147,7 +147,7 @@ fn on_guests<S: Future<Output = Outcome>, C: Future<Output = Outcome>>(
         let addresses: Vec<_> = listen.iter().take(count).collect();
         let mut asked = 0;
         while counts.iter().any(|count| count.load(Ordering::Relaxed) == 0) {
-            assert!(asked < ENOUGH, "a thread got no connection");
+            assert!(asked < MAX_CONNECTIONS, "a thread got no connection");
             client(addresses[0]).await?;
             asked += 1;
         }

@@ -21,9 +21,9 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 const SECOND: Duration = Duration::from_secs(1);
-const HEADER: Duration = Duration::from_secs(5);
-const IDLE: Duration = Duration::from_secs(30);
-const GET: &str = "GET /1 HTTP/1.1\r\nhost: x\r\n\r\n";
+const HEADER_TIMEOUT: Duration = Duration::from_secs(5);
+const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
+const GET_REQUEST: &str = "GET /1 HTTP/1.1\r\nhost: x\r\n\r\n";
 
 /// Number of truncated bodies that the server saw.
 #[derive(Clone, Default)]
@@ -61,7 +61,9 @@ fn serve(listener: TcpListener, seen: Seen) -> Rc<()> {
             answer(seen.clone(), request)
         })
     });
-    annulus::spawn(server.header_read_timeout(HEADER).idle_timeout(IDLE).into_future());
+    annulus::spawn(
+        server.header_read_timeout(HEADER_TIMEOUT).idle_timeout(IDLE_TIMEOUT).into_future(),
+    );
     open
 }
 
@@ -93,10 +95,10 @@ fn on_simulation<F: Future<Output = Outcome>>(body: impl FnOnce(Seen) -> F) {
         body(seen).await?;
         // The server still works, whatever happened to its connections.
         let mut stream = TcpStream::connect("10.0.0.1:80").await?;
-        stream.send(GET).await?;
+        stream.send(GET_REQUEST).await?;
         assert_eq!(response(&mut stream, 1).await?, b"x");
         drop(stream);
-        sleep(IDLE + 2 * SECOND).await;
+        sleep(IDLE_TIMEOUT + 2 * SECOND).await;
         assert_eq!(Rc::strong_count(&open), 2, "a connection outlived its limits");
         Ok(())
     });
@@ -170,12 +172,12 @@ fn a_slow_header_is_cut_off_at_its_limit() {
             let mut stream = TcpStream::connect("10.0.0.1:80").await?;
             let mut start = Instant::now();
             if let Some(pause) = pause {
-                stream.send(GET).await?;
+                stream.send(GET_REQUEST).await?;
                 response(&mut stream, 1).await?;
                 start = Instant::now();
                 sleep(pause).await;
             }
-            for byte in GET.as_bytes().iter().take(20) {
+            for byte in GET_REQUEST.as_bytes().iter().take(20) {
                 _ = stream.send(vec![*byte]).await;
                 // The server responds, closes the connection or resets it.
                 if annulus::time::timeout(SECOND, stream.recv()).await.is_ok() {
@@ -184,7 +186,7 @@ fn a_slow_header_is_cut_off_at_its_limit() {
             }
             end(&mut stream).await;
             assert!(
-                (HEADER..HEADER + 3 * SECOND).contains(&start.elapsed()),
+                (HEADER_TIMEOUT..HEADER_TIMEOUT + 3 * SECOND).contains(&start.elapsed()),
                 "{:?}",
                 start.elapsed()
             );
@@ -198,12 +200,12 @@ fn connection_without_a_request_is_closed_at_the_header_timeout() {
     on_simulation(async |_| {
         let mut silent = TcpStream::connect("10.0.0.1:80").await?;
         let took = end(&mut silent).await;
-        assert!((HEADER..HEADER + SECOND).contains(&took), "{took:?}");
+        assert!((HEADER_TIMEOUT..HEADER_TIMEOUT + SECOND).contains(&took), "{took:?}");
         let mut used = TcpStream::connect("10.0.0.1:80").await?;
-        used.send(GET).await?;
+        used.send(GET_REQUEST).await?;
         response(&mut used, 1).await?;
         let took = end(&mut used).await;
-        assert!((HEADER..HEADER + SECOND).contains(&took), "{took:?}");
+        assert!((HEADER_TIMEOUT..HEADER_TIMEOUT + SECOND).contains(&took), "{took:?}");
         Ok(())
     });
 }
@@ -216,7 +218,7 @@ fn silent_and_idle_connections_are_closed_by_default() {
         let answered = service_fn(|request| answer(Seen::default(), request));
         annulus::spawn(serve_hyper(listener, answered).into_future());
         let default = Duration::from_secs(30);
-        for request in ["", GET] {
+        for request in ["", GET_REQUEST] {
             let mut stream = TcpStream::connect("10.0.0.1:80").await?;
             if !request.is_empty() {
                 stream.send(request).await?;

@@ -28,10 +28,14 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 use tower_service::Service;
 
-const MAX: Duration = Duration::MAX;
-const ZERO: Duration = Duration::ZERO;
-const LIMITS: [Duration; 4] =
-    [MAX, Duration::from_secs(u64::MAX / 2), Duration::from_secs(u32::MAX as u64), ZERO];
+const MAX_LIMIT: Duration = Duration::MAX;
+const ZERO_LIMIT: Duration = Duration::ZERO;
+const LIMITS: [Duration; 4] = [
+    MAX_LIMIT,
+    Duration::from_secs(u64::MAX / 2),
+    Duration::from_secs(u32::MAX as u64),
+    ZERO_LIMIT,
+];
 
 #[test]
 fn no_duration_is_forgotten() {
@@ -85,7 +89,7 @@ async fn answers(address: SocketAddr) -> usize {
 }
 
 /// The limits of a server.
-const SERVER: [&str; 7] = [
+const SERVER_LIMITS: [&str; 7] = [
     "header_read_timeout",
     "idle_timeout",
     "request_timeout",
@@ -103,14 +107,14 @@ fn set<M>(server: Plain<TcpListener, M>, name: &str, limit: Duration) -> Plain<T
         "write_timeout" => server.write_timeout(limit),
         "drain_timeout" => server.drain_timeout(limit),
         "release_after" => server.release_after(limit),
-        _ => SERVER[..6].iter().fold(server, |server, name| set(server, name, limit)),
+        _ => SERVER_LIMITS[..6].iter().fold(server, |server, name| set(server, name, limit)),
     }
 }
 
 #[test]
 fn server_accepts_max_and_zero() {
     on_drivers(|| async {
-        for name in SERVER {
+        for name in SERVER_LIMITS {
             for limit in LIMITS {
                 let listener = TcpListener::bind("127.0.0.1:0")?;
                 let address = listener.local_addr()?;
@@ -119,7 +123,7 @@ fn server_accepts_max_and_zero() {
                     .with_graceful_shutdown(stop.clone().cancelled_owned());
                 let server = annulus::spawn(set(server, name, limit).into_future());
                 let answered = answers(address).await;
-                assert!(limit == ZERO || answered == 3, "{name} {limit:?}: {answered}");
+                assert!(limit == ZERO_LIMIT || answered == 3, "{name} {limit:?}: {answered}");
                 stop.cancel();
                 let ended = timeout(Duration::from_secs(20), server).await;
                 ended.expect("the server ends").expect("no panic")?;
@@ -170,12 +174,12 @@ fn connectors_and_timers_accept_max_and_zero() {
                 let uri = format!("http://{}", listener.local_addr()?).parse()?;
                 annulus::spawn(echo_once(listener));
                 let connected = connector.clone().call(uri).await;
-                assert!(connected.is_ok() || (is_whole && limit == ZERO), "{limit:?}");
+                assert!(connected.is_ok() || (is_whole && limit == ZERO_LIMIT), "{limit:?}");
             }
             let timer = Timer::new();
             let mut sleeping = timer.sleep(limit);
             let slept = timeout(Duration::from_millis(1), sleeping.as_mut()).await;
-            assert_eq!(slept.is_ok(), limit == ZERO);
+            assert_eq!(slept.is_ok(), limit == ZERO_LIMIT);
             let io = annulus_compat::hyper::Io::new(()).write_timeout(limit);
             io.into_inner();
         }
@@ -205,9 +209,9 @@ fn handshake_timeouts_accept_max_and_zero() {
                 acceptor.accept(listener.accept().await?.0).await.map(drop)
             });
             let connected = connector.connect("localhost", stream).await;
-            assert_eq!(connected.is_ok(), limit != ZERO, "{limit:?}");
+            assert_eq!(connected.is_ok(), limit != ZERO_LIMIT, "{limit:?}");
             drop(connected);
-            assert_eq!(accepted.await?.is_ok(), limit != ZERO, "{limit:?}");
+            assert_eq!(accepted.await?.is_ok(), limit != ZERO_LIMIT, "{limit:?}");
         }
         Ok(())
     });
@@ -227,7 +231,7 @@ fn grpc_timeouts_accept_max_and_zero() {
                 }
                 let request = hyper::Request::new(tonic::body::Body::empty());
                 let called = channel.call(request).await;
-                assert!(limit == ZERO || called.is_ok(), "{limit:?}: {called:?}");
+                assert!(limit == ZERO_LIMIT || called.is_ok(), "{limit:?}: {called:?}");
             }
         }
         Ok(())

@@ -11,7 +11,7 @@ use std::net::SocketAddr;
 use tower_http::services::ServeDir;
 
 /// More than a single read returns.
-const SIZE: usize = 300_000;
+const FILE_BYTES: usize = 300_000;
 
 /// A response.
 struct Answer {
@@ -50,7 +50,7 @@ async fn ask(address: SocketAddr, line: &str, fields: &str) -> std::io::Result<A
 async fn serves_files() -> Outcome {
     let directory = Directory::new("files")?;
     let path = directory.path().join("public");
-    let text: Vec<u8> = (0..SIZE).map(|at| b'a' + (at % 23) as u8).collect();
+    let text: Vec<u8> = (0..FILE_BYTES).map(|at| b'a' + (at % 23) as u8).collect();
     fs::create_dir_all(path.join("page"))?;
     fs::write(directory.path().join("secret.txt"), "secret")?;
     fs::write(path.join("text.txt"), &text)?;
@@ -76,7 +76,9 @@ async fn serves_files() -> Outcome {
     let part = ask(address, "GET /files/text.txt", "range: bytes=70000-200000\r\n").await?;
     part.is(206, &text[70_000..=200_000]);
     assert_eq!(part.field("content-range"), "bytes 70000-200000/300000");
-    ask(address, "GET /files/text.txt", "range: bytes=-5\r\n").await?.is(206, &text[SIZE - 5..]);
+    ask(address, "GET /files/text.txt", "range: bytes=-5\r\n")
+        .await?
+        .is(206, &text[FILE_BYTES - 5..]);
     ask(address, "GET /files/text.txt", "range: bytes=300000-\r\n").await?.is(416, b"");
 
     let since = format!("if-modified-since: {}\r\n", whole.field("last-modified"));

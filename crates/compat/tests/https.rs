@@ -16,8 +16,8 @@ fn examples() -> &'static PathBuf {
 
 /// Returns the paths of a self-signed certificate for localhost and its key.
 fn certificate() -> &'static (String, String) {
-    static PATHS: OnceLock<(String, String)> = OnceLock::new();
-    PATHS.get_or_init(|| {
+    static CERTIFICATE_PATHS: OnceLock<(String, String)> = OnceLock::new();
+    CERTIFICATE_PATHS.get_or_init(|| {
         let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
         let write = |name: &str, text: String| {
             let path = format!("{}/{name}", env!("CARGO_TARGET_TMPDIR"));
@@ -131,12 +131,12 @@ fn by_openssl(server: &Server) {
     }
 }
 
-const HELLO: [&str; 2] = ["hello over HTTP/2.0", "hello over HTTP/1.1"];
+const HELLO_BODIES: [&str; 2] = ["hello over HTTP/2.0", "hello over HTTP/1.1"];
 
 #[test]
 fn hyper_example_serves_both_versions() {
-    check("https", "auto", "/", HELLO);
-    check("https", "epoll", "/", HELLO);
+    check("https", "auto", "/", HELLO_BODIES);
+    check("https", "epoll", "/", HELLO_BODIES);
 }
 
 #[test]
@@ -153,7 +153,8 @@ fn both_versions_without_tls() {
     for (name, driver) in [("https", "auto"), ("https", "epoll")] {
         let mut server = Server::start(name, driver, &["--plain", "127.0.0.1:0"]);
         let url = format!("http://127.0.0.1:{}/", server.listens("http"));
-        for (option, body) in ["--http2-prior-knowledge", "--http1.1"].into_iter().zip(HELLO) {
+        for (option, body) in ["--http2-prior-knowledge", "--http1.1"].into_iter().zip(HELLO_BODIES)
+        {
             let asked = curl(&[option, &url]);
             assert_eq!(String::from_utf8_lossy(&asked.stdout).trim_end(), body);
         }

@@ -22,7 +22,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 /// Size of the large body.
-const LARGE: usize = 3_000_000;
+const LARGE_BODY_BYTES: usize = 3_000_000;
 
 #[derive(Clone, Copy)]
 enum Version {
@@ -36,7 +36,7 @@ async fn answer(request: Request<Incoming>) -> Result<Response<Full<Bytes>>, hyp
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
     let body = match (&method, path.as_str()) {
         (&Method::POST, "/echo") => request.into_body().collect().await?.to_bytes(),
-        (&Method::GET, "/large") => Bytes::from(vec![b'x'; LARGE]),
+        (&Method::GET, "/large") => Bytes::from(vec![b'x'; LARGE_BODY_BYTES]),
         _ => {
             let mut response = Response::new(Full::default());
             *response.status_mut() = StatusCode::NOT_FOUND;
@@ -121,7 +121,7 @@ async fn converse(version: Version, address: &str) -> Outcome {
         assert_eq!((status, echoed), (200, Bytes::from(body)));
     }
     let (status, large) = client.ask(Method::GET, "/large", &[]).await?;
-    assert_eq!((status, large.len()), (200, LARGE));
+    assert_eq!((status, large.len()), (200, LARGE_BODY_BYTES));
     assert_eq!(client.ask(Method::GET, "/nothing", &[]).await?.0, 404);
     Ok(())
 }
@@ -320,7 +320,7 @@ fn response_is_returned_despite_a_failed_write() {
             let stream = if awaits { stream.await_early_answer() } else { stream };
             let (mut client, connection) = hyper::client::conn::http1::handshake(stream).await?;
             annulus::spawn(connection);
-            let body = Full::new(Bytes::from(vec![b'x'; LARGE]));
+            let body = Full::new(Bytes::from(vec![b'x'; LARGE_BODY_BYTES]));
             let request = Request::post("/").header("host", "x").body(body)?;
             let answer = client.send_request(request).await;
             assert_eq!(

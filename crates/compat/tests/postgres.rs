@@ -22,10 +22,10 @@ use tokio_postgres::error::SqlState;
 use tokio_postgres::{AsyncMessage, Client, Config, Connection, NoTls};
 
 /// Bytes copied in and out.
-const COPIED: usize = 10 << 20;
+const COPIED_BYTES: usize = 10 << 20;
 
 /// The user to run PostgreSQL as if the test runs as root, which PostgreSQL refuses.
-const UNPRIVILEGED: u32 = 65_534;
+const UNPRIVILEGED_UID: u32 = 65_534;
 
 pub(crate) struct Postgres {
     pub(crate) port: u16,
@@ -61,12 +61,16 @@ impl Postgres {
             let mut command = Command::new(program);
             command.current_dir(directory.path());
             if rustix::process::geteuid().is_root() {
-                command.uid(UNPRIVILEGED).gid(UNPRIVILEGED);
+                command.uid(UNPRIVILEGED_UID).gid(UNPRIVILEGED_UID);
             }
             command
         };
         if rustix::process::geteuid().is_root() {
-            std::os::unix::fs::chown(directory.path(), Some(UNPRIVILEGED), Some(UNPRIVILEGED))?;
+            std::os::unix::fs::chown(
+                directory.path(),
+                Some(UNPRIVILEGED_UID),
+                Some(UNPRIVILEGED_UID),
+            )?;
         }
         let mut made = unprivileged(initdb);
         made.args([
@@ -197,7 +201,7 @@ async fn copied(client: &Client) -> Outcome {
     let line = |number: usize| format!("{number:0>1023}\n");
     let sink = client.copy_in("COPY copies FROM STDIN").await?;
     pin_mut!(sink);
-    let lines = COPIED / 1024;
+    let lines = COPIED_BYTES / 1024;
     for first in (0..lines).step_by(64) {
         let piece: String = (first..(first + 64).min(lines)).map(line).collect();
         sink.send(Bytes::from(piece)).await?;

@@ -21,8 +21,8 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 
 /// Each of these clones of one connection has one request pending at a time.
-const CLONES: usize = 100;
-const REQUESTS: usize = 100;
+const CLONE_COUNT: usize = 100;
+const REQUESTS_PER_CLONE: usize = 100;
 
 struct Redis {
     port: u16,
@@ -115,10 +115,10 @@ async fn converse(mut connection: MultiplexedConnection) -> Outcome {
 
 /// Sends many concurrent requests over one connection; each gets its own response.
 async fn multiplexed(connection: MultiplexedConnection) -> Outcome {
-    let clones = (0..CLONES).map(|clone| {
+    let clones = (0..CLONE_COUNT).map(|clone| {
         let mut connection = connection.clone();
         async move {
-            for request in 0..REQUESTS {
+            for request in 0..REQUESTS_PER_CLONE {
                 let sent = format!("{clone} {request}");
                 let answer: String =
                     redis::cmd("ECHO").arg(&sent).query_async(&mut connection).await?;

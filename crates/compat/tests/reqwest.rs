@@ -14,14 +14,17 @@ use reqwest::{Client, StatusCode};
 use std::time::Duration;
 
 /// Size of the large body.
-const LARGE: usize = 3_000_000;
+const LARGE_BODY_BYTES: usize = 3_000_000;
 
 fn router() -> Router {
     Router::new()
         .route("/hello/{name}", get(async |Path(name): Path<String>| format!("hello, {name}")))
-        .route("/echo", post(async |body: Bytes| body).layer(DefaultBodyLimit::max(LARGE)))
+        .route(
+            "/echo",
+            post(async |body: Bytes| body).layer(DefaultBodyLimit::max(LARGE_BODY_BYTES)),
+        )
         .route("/never", get(std::future::pending::<&'static str>))
-        .route("/large", get(async || vec![b'x'; LARGE]))
+        .route("/large", get(async || vec![b'x'; LARGE_BODY_BYTES]))
 }
 
 /// Starts a server, and returns its URL.
@@ -38,7 +41,7 @@ async fn converse(client: Client, version: Version) -> Outcome {
     assert_eq!((hello.status(), hello.version()), (StatusCode::OK, version));
     assert_eq!(hello.text().await?, "hello, you");
 
-    let body: Vec<u8> = (0..LARGE).map(|index| (index * 31) as u8).collect();
+    let body: Vec<u8> = (0..LARGE_BODY_BYTES).map(|index| (index * 31) as u8).collect();
     let echoed = client.post(format!("{server}/echo")).body(body.clone()).send().await?;
     assert!(echoed.bytes().await? == body);
 
@@ -47,7 +50,7 @@ async fn converse(client: Client, version: Version) -> Outcome {
     assert!(absent.error_for_status().is_err());
 
     let large = client.get(format!("{server}/large")).send().await?;
-    assert_eq!(large.bytes().await?.len(), LARGE);
+    assert_eq!(large.bytes().await?.len(), LARGE_BODY_BYTES);
 
     let many = (0..200).map(|number| {
         let request = client.get(format!("{server}/hello/{number}"));

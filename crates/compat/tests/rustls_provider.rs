@@ -10,7 +10,7 @@ use rustls::crypto::{CryptoProvider, ring};
 use rustls::{CipherSuite, ClientConfig, RootCertStore};
 use std::sync::Arc;
 
-const CHOSEN: CipherSuite = CipherSuite::TLS13_CHACHA20_POLY1305_SHA256;
+const CHOSEN_SUITE: CipherSuite = CipherSuite::TLS13_CHACHA20_POLY1305_SHA256;
 
 #[test]
 fn from_pem_uses_the_process_default_provider() {
@@ -21,7 +21,8 @@ fn from_pem_uses_the_process_default_provider() {
     assert!(suites(&acceptor()) > 1, "without a default, the provider is ring with all its suites");
 
     let all = ring::default_provider();
-    let cipher_suites = all.cipher_suites.iter().filter(|suite| suite.suite() == CHOSEN).copied();
+    let cipher_suites =
+        all.cipher_suites.iter().filter(|suite| suite.suite() == CHOSEN_SUITE).copied();
     let chosen = CryptoProvider { cipher_suites: cipher_suites.collect(), ..all.clone() };
     chosen.install_default().expect("no default provider yet");
     assert_eq!(suites(&acceptor()), 1);
@@ -42,7 +43,7 @@ fn from_pem_uses_the_process_default_provider() {
             .with_no_client_auth();
         let stream = TcpStream::connect(address).await?;
         let _session = TlsConnector::new(client).connect("localhost", stream).await?;
-        assert_eq!(server.await??, Some(CHOSEN));
+        assert_eq!(server.await??, Some(CHOSEN_SUITE));
         Ok(())
     });
 }

@@ -14,12 +14,13 @@ use tokio_tungstenite::tungstenite::{Error, Message, Utf8Bytes};
 use tokio_tungstenite::{WebSocketStream, accept_async_with_config, client_async};
 
 /// The longest message that the server accepts.
-const LONGEST: usize = 1 << 20;
+const MAX_MESSAGE_BYTES: usize = 1 << 20;
 
 /// Echoes text and binary messages until the client closes; returns how it ended.
 async fn echo(stream: TcpStream) -> Result<(), Error> {
     let config = WebSocketConfig::default();
-    let config = config.max_message_size(Some(LONGEST)).max_frame_size(Some(LONGEST));
+    let config =
+        config.max_message_size(Some(MAX_MESSAGE_BYTES)).max_frame_size(Some(MAX_MESSAGE_BYTES));
     let mut socket = accept_async_with_config(stream, Some(config)).await?;
     while let Some(message) = socket.next().await {
         let message = message?;
@@ -52,7 +53,7 @@ async fn next(client: &mut WebSocketStream<TcpStream>) -> Result<Message, Failur
 
 async fn converse(address: &str) -> Outcome {
     let (mut client, server) = connect(address).await?;
-    for length in [0, 1, 125, 126, 127, 65_535, 65_536, LONGEST] {
+    for length in [0, 1, 125, 126, 127, 65_535, 65_536, MAX_MESSAGE_BYTES] {
         let bytes: Vec<u8> = (0..length).map(|index| (index * 31) as u8).collect();
         client.send(Message::binary(bytes.clone())).await?;
         assert!(next(&mut client).await?.into_data() == bytes, "{length} bytes");
@@ -126,7 +127,7 @@ async fn bad_frames() -> Outcome {
     assert!(matches!(continued, Error::Protocol(_)), "nothing to continue: {continued}");
     let ping = refused(frame(0x09, 1, b"x")).await?;
     assert!(matches!(ping, Error::Protocol(_)), "a ping in fragments: {ping}");
-    let huge = [&[0x82, 0xff][..], &(LONGEST as u64 + 1).to_be_bytes(), &[0; 4]].concat();
+    let huge = [&[0x82, 0xff][..], &(MAX_MESSAGE_BYTES as u64 + 1).to_be_bytes(), &[0; 4]].concat();
     let huge = refused(huge).await?;
     assert!(matches!(huge, Error::Capacity(_)), "above the limit: {huge}");
     let half = refused_half().await?;

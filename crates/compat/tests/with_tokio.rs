@@ -28,16 +28,16 @@ use tower::ServiceExt;
 use tower::buffer::Buffer;
 use tower_http::services::ServeDir;
 
-const MOMENT: Duration = Duration::from_millis(1);
+const SHORT_TIME: Duration = Duration::from_millis(1);
 /// Paths that need no tokio runtime, and the end of the response.
-const NATIVE: [(&str, &str); 4] = [
+const NATIVE_PATHS: [(&str, &str); 4] = [
     ("/hello/you", "hello, you"),
     ("/events", "data: 2\n\n"),
     ("/own-timer", "waited"),
     ("/late", "408"),
 ];
 /// Paths that need a tokio runtime.
-const OF_TOKIO: [(&str, &str); 9] = [
+const TOKIO_PATHS: [(&str, &str); 9] = [
     ("/layer", "hello"),
     ("/timer", "waited"),
     ("/kept-alive", "data: 2\n\n"),
@@ -102,7 +102,7 @@ async fn own_upgrade(
 }
 
 fn router(shared: Shared) -> Router {
-    let late = get(pending::<&'static str>).layer(TimeoutLayer::new(MOMENT));
+    let late = get(pending::<&'static str>).layer(TimeoutLayer::new(SHORT_TIME));
     let layer = tower_http::timeout::TimeoutLayer::with_status_code(
         StatusCode::REQUEST_TIMEOUT,
         Duration::from_secs(60),
@@ -116,7 +116,7 @@ fn router(shared: Shared) -> Router {
         .route(
             "/timer",
             get(async || {
-                tokio::time::sleep(MOMENT).await;
+                tokio::time::sleep(SHORT_TIME).await;
                 "waited"
             }),
         )
@@ -147,7 +147,7 @@ fn router(shared: Shared) -> Router {
 }
 
 async fn waits() -> &'static str {
-    annulus::time::sleep(MOMENT).await;
+    annulus::time::sleep(SHORT_TIME).await;
     "waited"
 }
 
@@ -219,9 +219,9 @@ async fn is_refused(server: &Server, path: &str) -> Outcome {
 fn without_tokio_the_error_says_how_to_fix_it() {
     on_drivers(async || {
         let mut server = start("127.0.0.1:0")?;
-        answers(&server, &NATIVE).await?;
+        answers(&server, &NATIVE_PATHS).await?;
         assert!(speaks_websocket(&mut server, "/own-ws").await?);
-        for (path, _) in OF_TOKIO {
+        for (path, _) in TOKIO_PATHS {
             is_refused(&server, path).await?;
         }
         server.stop.cancel();
@@ -234,8 +234,8 @@ fn with_tokio_everything_works_except_axum_upgrades() {
     on_drivers(async || {
         let _tokio = with_tokio()?;
         let mut server = start("127.0.0.1:0")?;
-        answers(&server, &NATIVE).await?;
-        answers(&server, &OF_TOKIO).await?;
+        answers(&server, &NATIVE_PATHS).await?;
+        answers(&server, &TOKIO_PATHS).await?;
         assert!(speaks_websocket(&mut server, "/own-ws").await?);
         // axum's own upgrade uses the socket on the other thread.
         assert!(!speaks_websocket(&mut server, "/ws").await?);
@@ -261,8 +261,8 @@ fn with_tokio_is_one_runtime_for_all_threads() {
 fn as_a_guest_everything_works() {
     as_guest(async {
         let mut server = start("127.0.0.1:0")?;
-        answers(&server, &NATIVE).await?;
-        answers(&server, &OF_TOKIO).await?;
+        answers(&server, &NATIVE_PATHS).await?;
+        answers(&server, &TOKIO_PATHS).await?;
         assert!(speaks_websocket(&mut server, "/ws").await?);
         assert!(speaks_websocket(&mut server, "/own-ws").await?);
         server.stop.cancel();
@@ -274,7 +274,7 @@ fn as_a_guest_everything_works() {
 fn annulus_timeout_layer_follows_virtual_time() {
     simulated(async |_| {
         let server = start("10.0.0.1:80")?;
-        answers(&server, &NATIVE).await?;
+        answers(&server, &NATIVE_PATHS).await?;
         server.stop.cancel();
         Ok(())
     });

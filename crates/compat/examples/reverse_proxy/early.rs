@@ -13,7 +13,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
 /// Maximum bytes queued for a client that does not read. Further responses are dropped.
-const MAX_WAITING: usize = 64 << 10;
+const MAX_QUEUED_BYTES: usize = 64 << 10;
 
 /// Responses that wait for the next flush of their connection.
 #[derive(Clone, Default)]
@@ -34,7 +34,7 @@ impl EarlyOfRequest {
     /// Queues a response for the next flush.
     pub(crate) fn push(&self, response: &[u8]) {
         let mut waiting = self.0.0.borrow_mut();
-        if waiting.len() + response.len() <= MAX_WAITING {
+        if waiting.len() + response.len() <= MAX_QUEUED_BYTES {
             waiting.extend_from_slice(response);
         }
     }

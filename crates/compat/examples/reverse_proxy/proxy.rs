@@ -37,7 +37,7 @@ type Answer = Response<http_body_util::Either<Passed, Full<Bytes>>>;
 /// Maximum number of headers in a message.
 pub(crate) const MAX_HEADERS: usize = 1_000;
 /// Maximum number of queued informational responses. More are dropped.
-const MAX_EARLY: usize = 8;
+const MAX_EARLY_RESPONSES: usize = 8;
 /// Detects a vanished peer after 25 seconds without a byte.
 pub(crate) const KEEP_ALIVE: KeepAlive =
     KeepAlive { time: Duration::from_secs(10), interval: Duration::from_secs(5), retries: 3 };
@@ -281,7 +281,7 @@ impl Proxy {
         request: &mut Request<Passed>,
         expect: Option<Arc<Expect>>,
     ) -> mpsc::Receiver<Vec<u8>> {
-        let (sender, receiver) = mpsc::channel(MAX_EARLY);
+        let (sender, receiver) = mpsc::channel(MAX_EARLY_RESPONSES);
         let name = self.name.clone();
         on_informational(request, move |response| {
             if response.status() == StatusCode::CONTINUE {

@@ -12,9 +12,9 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 /// Maximum datagrams per send, as accepted by kernels before 6.9.
-const MOST_SENT: usize = 64;
+const MAX_DATAGRAMS_PER_SEND: usize = 64;
 /// Maximum datagrams that the kernel coalesces (`UDP_GRO_CNT_MAX`).
-const MOST_COALESCED: usize = 64;
+const MAX_COALESCED_DATAGRAMS: usize = 64;
 
 /// Adapts an annulus UDP socket to quinn, for `Endpoint::new_with_abstract_socket` and
 /// `Endpoint::rebind_abstract`.
@@ -119,11 +119,11 @@ impl AsyncUdpSocket for Socket {
     }
 
     fn max_transmit_segments(&self) -> usize {
-        MOST_SENT
+        MAX_DATAGRAMS_PER_SEND
     }
 
     fn max_receive_segments(&self) -> usize {
-        MOST_COALESCED
+        MAX_COALESCED_DATAGRAMS
     }
 
     fn may_fragment(&self) -> bool {

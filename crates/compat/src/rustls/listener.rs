@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 use std::task::{Context, Poll, ready};
 
 /// Default for the maximum number of concurrent handshakes.
-const HANDSHAKES: usize = 256;
+const DEFAULT_MAX_HANDSHAKES: usize = 256;
 
 type Handshaken = (io::Result<TlsStream<TcpStream>>, SocketAddr);
 
@@ -46,7 +46,13 @@ impl TlsListener {
     /// Accepts connections from a listener and performs their handshakes with an acceptor.
     pub fn new(listener: TcpListener, acceptor: TlsAcceptor) -> Self {
         let failed = Box::new(|_, _| ());
-        Self { listener, acceptor, handshakes: JoinSet::new(), limit: HANDSHAKES, failed }
+        Self {
+            listener,
+            acceptor,
+            handshakes: JoinSet::new(),
+            limit: DEFAULT_MAX_HANDSHAKES,
+            failed,
+        }
     }
 
     /// Sets the maximum number of concurrent handshakes, including finished ones that `accept` has

@@ -1,6 +1,6 @@
 //! The client side: the channel over which tonic clients send calls.
 
-use super::deadline::{Deadline, TIMEOUT, allowed, header};
+use super::deadline::{Deadline, TIMEOUT_HEADER, allowed, header};
 use super::received::{ReceivedBody, of_transport};
 use crate::hyper::{Executor, Timer};
 use crate::hyper_util::Connector;
@@ -116,7 +116,7 @@ where
             Ok(set) => set,
         };
         if let (None, Some(timeout)) = (set, self.timeout) {
-            request.headers_mut().insert(HeaderName::from_static(TIMEOUT), header(timeout));
+            request.headers_mut().insert(HeaderName::from_static(TIMEOUT_HEADER), header(timeout));
         }
         let deadline = set.or(self.timeout).map(Deadline::after);
         Calling { state: State::Sent(self.client.request(request)), deadline }

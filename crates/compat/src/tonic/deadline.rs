@@ -10,10 +10,10 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 use tonic::Status;
 
-pub(super) const TIMEOUT: &str = "grpc-timeout";
+pub(super) const TIMEOUT_HEADER: &str = "grpc-timeout";
 
 /// The header's units with their length in nanoseconds, finest first.
-const UNITS: [(char, u64); 6] = [
+const TIMEOUT_UNITS: [(char, u64); 6] = [
     ('n', 1),
     ('u', 1_000),
     ('m', 1_000_000),
@@ -23,7 +23,7 @@ const UNITS: [(char, u64); 6] = [
 ];
 
 /// The largest number that fits into the header's eight digits.
-const MAX_COUNT: u128 = 99_999_999;
+const MAX_TIMEOUT_COUNT: u128 = 99_999_999;
 
 /// The deadline of a call.
 #[derive(Debug)]
@@ -49,18 +49,18 @@ impl Deadline {
 /// # Errors
 /// The status for a call whose header is invalid.
 pub(super) fn allowed(headers: &HeaderMap) -> Result<Option<Duration>, Status> {
-    let Some(value) = headers.get(TIMEOUT) else { return Ok(None) };
+    let Some(value) = headers.get(TIMEOUT_HEADER) else { return Ok(None) };
     let read = value.to_str().ok().and_then(duration);
     read.map(Some).ok_or_else(|| {
         Status::invalid_argument(format!(
-            "{TIMEOUT} {value:?}: expected one to eight digits and a unit (H, M, S, m, u or n)"
+            "{TIMEOUT_HEADER} {value:?}: expected one to eight digits and a unit (H, M, S, m, u or n)"
         ))
     })
 }
 
 fn duration(text: &str) -> Option<Duration> {
     let unit = text.chars().last()?;
-    let (_, nanos) = UNITS.iter().find(|(name, _)| *name == unit)?;
+    let (_, nanos) = TIMEOUT_UNITS.iter().find(|(name, _)| *name == unit)?;
     let digits = &text[..text.len() - 1];
     if digits.is_empty() || digits.len() > 8 || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
         return None;
@@ -73,10 +73,10 @@ fn duration(text: &str) -> Option<Duration> {
 /// up.
 pub(super) fn header(limit: Duration) -> HeaderValue {
     let count = |nanos: u64| limit.as_nanos().div_ceil(u128::from(nanos));
-    let unit = UNITS.iter().find(|(_, nanos)| count(*nanos) <= MAX_COUNT);
+    let unit = TIMEOUT_UNITS.iter().find(|(_, nanos)| count(*nanos) <= MAX_TIMEOUT_COUNT);
     let text = match unit {
         Some((name, nanos)) => format!("{}{name}", count(*nanos)),
-        None => format!("{MAX_COUNT}H"),
+        None => format!("{MAX_TIMEOUT_COUNT}H"),
     };
     HeaderValue::try_from(text).expect("digits and a unit are a valid header value")
 }
@@ -87,7 +87,7 @@ mod tests {
 
     fn read(text: &'static str) -> Result<Option<Duration>, Status> {
         let mut headers = HeaderMap::new();
-        headers.insert(TIMEOUT, HeaderValue::from_static(text));
+        headers.insert(TIMEOUT_HEADER, HeaderValue::from_static(text));
         allowed(&headers)
     }
 

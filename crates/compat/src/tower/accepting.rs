@@ -12,7 +12,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 /// How long to wait after a listener error before accepting again.
-const PAUSE: Duration = Duration::from_secs(1);
+const ERROR_PAUSE: Duration = Duration::from_secs(1);
 
 /// What a running server waits for: the listener, its connections and the shutdown signal.
 pub(super) struct Accepting<'a, L: Listen> {
@@ -47,7 +47,7 @@ impl<L: Listen> Accepting<'_, L> {
                 Poll::Ready(Ok(accepted)) => return Poll::Ready(Some(accepted)),
                 Poll::Ready(Err(error)) => {
                     (self.on_error)(ServeError { peer: None, error: error.into() });
-                    self.pause = Some(Box::pin(sleep(PAUSE)));
+                    self.pause = Some(Box::pin(sleep(ERROR_PAUSE)));
                 }
             }
         }

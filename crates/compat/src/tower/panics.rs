@@ -13,7 +13,7 @@ pub(super) fn catch<R>(call: impl FnOnce() -> R) -> Result<R, Payload> {
 }
 
 /// How the panic messages of tokio and sqlx begin if no tokio runtime is found.
-const NO_TOKIO: [&str; 3] = [
+const NO_TOKIO_MESSAGES: [&str; 3] = [
     "there is no reactor running",
     "there is no timer running",
     "this functionality requires a Tokio context",
@@ -26,6 +26,7 @@ pub(super) fn error(payload: &Payload) -> BoxError {
     let text = payload.downcast_ref::<&str>().copied();
     let text = text.or_else(|| payload.downcast_ref::<String>().map(String::as_str));
     let text = text.unwrap_or("no message");
-    let remedy = if NO_TOKIO.iter().any(|begin| text.starts_with(begin)) { REMEDY } else { "" };
+    let remedy =
+        if NO_TOKIO_MESSAGES.iter().any(|begin| text.starts_with(begin)) { REMEDY } else { "" };
     format!("the service panicked: {text}{remedy}").into()
 }

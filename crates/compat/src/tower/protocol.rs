@@ -13,7 +13,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
 /// The first bytes of an HTTP/2 connection.
-pub(super) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+pub(super) const HTTP2_PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 /// The versions that a server accepts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -107,10 +107,10 @@ fn poll_is_http2(
     let mut wanted = 1;
     loop {
         let shown = ready!(stream.poll_peek(cx, wanted))?;
-        let common = shown.len().min(PREFACE.len());
-        let is_preface = shown[..common] == PREFACE[..common];
-        if !is_preface || common == PREFACE.len() || shown.len() < wanted {
-            return Poll::Ready(Ok(is_preface && common == PREFACE.len()));
+        let common = shown.len().min(HTTP2_PREFACE.len());
+        let is_preface = shown[..common] == HTTP2_PREFACE[..common];
+        if !is_preface || common == HTTP2_PREFACE.len() || shown.len() < wanted {
+            return Poll::Ready(Ok(is_preface && common == HTTP2_PREFACE.len()));
         }
         wanted = common + 1;
     }

@@ -1,7 +1,7 @@
 //! Decides when a connection has taken too long.
 
 use super::activity::Activity;
-use super::protocol::PREFACE;
+use super::protocol::HTTP2_PREFACE;
 use annulus::time::{Instant, Sleep, sleep_until};
 use std::future::Future;
 use std::io;
@@ -11,11 +11,11 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 /// How long a connection without a request may stay after a graceful shutdown has begun.
-const STOPPING: Duration = Duration::from_secs(5);
+const MAX_SHUTDOWN_WAIT: Duration = Duration::from_secs(5);
 
 /// Fewer bytes written do not count as progress, because HTTP/2's own replies are not part of a
 /// response.
-const PROGRESS: u64 = 1024;
+const MIN_PROGRESS_BYTES: u64 = 1024;
 
 /// What to do with a connection that has taken too long.
 pub(super) enum Late {
@@ -84,7 +84,7 @@ impl Timer {
     /// it can be released.
     pub(super) fn note(&mut self, is_releasable: bool) {
         let written = self.activity.written.get();
-        if written - self.progress.0 >= PROGRESS {
+        if written - self.progress.0 >= MIN_PROGRESS_BYTES {
             self.progress = (written, Instant::now());
         }
         self.is_releasable = is_releasable;
@@ -113,7 +113,7 @@ impl Timer {
     }
 
     fn stopping(&self) -> Option<Duration> {
-        self.stopping_since.map(|_| STOPPING)
+        self.stopping_since.map(|_| MAX_SHUTDOWN_WAIT)
     }
 
     /// Returns the limit that ends first among those that apply now.
@@ -135,8 +135,8 @@ impl Timer {
     /// Returns when the connection began, if neither a request nor the whole HTTP/2 preface has
     /// arrived. The server answers the preface; it may write before that only with `http2_only`.
     fn awaits_first(&self) -> Option<Instant> {
-        let has_preface =
-            self.activity.written.get() > 0 && self.activity.read.get() >= PREFACE.len() as u64;
+        let has_preface = self.activity.written.get() > 0
+            && self.activity.read.get() >= HTTP2_PREFACE.len() as u64;
         (!self.activity.has_begun() && !has_preface).then_some(self.begun)
     }
 
@@ -181,7 +181,7 @@ impl Timer {
                 return Late::Release;
             }
             Wait::FirstRequest | Wait::NextHead => (header, "no request arrived"),
-            Wait::PeerToEnd => (Some(STOPPING), "the peer did not close the connection"),
+            Wait::PeerToEnd => (Some(MAX_SHUTDOWN_WAIT), "the peer did not close the connection"),
             _ if self.closing_since.is_none() => {
                 self.closing_since = Some(now);
                 return Late::Close;

@@ -16,7 +16,7 @@ use tonic::transport::{Channel, Endpoint};
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
-const PATIENCE: Duration = Duration::from_secs(30);
+const MAX_TEST_TIME: Duration = Duration::from_secs(30);
 
 /// The tasks of this program, as reported by the console.
 #[derive(Default)]
@@ -133,7 +133,7 @@ fn console_shows_tasks_with_their_locations_polls_and_wakes() {
         assert_eq!(timed.waker_clones, timed.waker_drops, "a waker was leaked");
         Ok::<_, Failure>(())
     };
-    let watched = tokio.block_on(async { tokio::time::timeout(PATIENCE, asking).await });
+    let watched = tokio.block_on(async { tokio::time::timeout(MAX_TEST_TIME, asking).await });
     program.join().expect("no panic");
     fs::remove_file(&socket).expect("the console created its socket");
     watched.expect("the console answers in time").expect("the console's answers are valid");

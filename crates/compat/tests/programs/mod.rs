@@ -8,10 +8,10 @@ use std::thread;
 use std::time::Duration;
 
 /// Time between checks whether an example has exited.
-const INTERVAL: Duration = Duration::from_millis(5);
+const CHECK_INTERVAL: Duration = Duration::from_millis(5);
 /// Maximum number of checks, which turns a hang into a failure. It is far more than an example
 /// needs to exit.
-const LOOKS: usize = 12_000;
+const MAX_CHECKS: usize = 12_000;
 
 /// Returns the directory of the examples after building them: cargo builds them with all tests, but
 /// not for a single test.
@@ -68,10 +68,10 @@ impl Program {
 
     /// Waits for the program to exit, which must succeed.
     pub(crate) fn ends(mut self) {
-        let status = (0..LOOKS).find_map(|_| {
+        let status = (0..MAX_CHECKS).find_map(|_| {
             let status = self.child.try_wait().unwrap();
             if status.is_none() {
-                thread::sleep(INTERVAL);
+                thread::sleep(CHECK_INTERVAL);
             }
             status
         });

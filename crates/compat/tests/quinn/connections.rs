@@ -43,17 +43,17 @@ fn from_ipv6_to_ipv4() {
 /// Transfers 30 MB and verifies each byte. Needs far fewer sends than datagrams.
 #[test]
 fn large_transfer_needs_few_sends() {
-    const PART: usize = 1_000_003;
-    const PARTS: usize = 30;
+    const PART_BYTES: usize = 1_000_003;
+    const PART_COUNT: usize = 30;
     everywhere(async || {
         let (server, client) = on_loopback()?;
         let (remote, ours) = pair(&server, &client).await?;
-        let expected = pattern(1, PART);
+        let expected = pattern(1, PART_BYTES);
         let sent = expected.clone();
         let before = annulus::counters().expect("in a runtime");
         let sending = annulus::spawn(async move {
             let mut stream = ours.open_uni().await?;
-            for _ in 0..PARTS {
+            for _ in 0..PART_COUNT {
                 stream.write_all(&sent).await?;
             }
             stream.finish()?;
@@ -64,7 +64,7 @@ fn large_transfer_needs_few_sends() {
         while let Some(chunk) = stream.read_chunk(usize::MAX, true).await? {
             at = verified(&expected, at, &chunk.bytes);
         }
-        assert_eq!(at, PART * PARTS);
+        assert_eq!(at, PART_BYTES * PART_COUNT);
         let stats = sending.await??;
         let (sent, sends) = (stats.udp_tx.datagrams, stats.udp_tx.ios);
         assert!(sent > 5 * sends, "{sent} datagrams in {sends} sends");

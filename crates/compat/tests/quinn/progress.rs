@@ -10,9 +10,9 @@ use std::io;
 use std::time::Duration;
 
 /// Much longer than quinn needs to retransmit if one in five datagrams is lost.
-const STALLED: Duration = Duration::from_secs(60);
+const MAX_STALL: Duration = Duration::from_secs(60);
 /// Bytes of the larger stream of a transfer, in each direction.
-const LEN: usize = 300_000;
+const STREAM_BYTES: usize = 300_000;
 
 /// Returns a lossy network with small buffers.
 fn link(random: &mut Random) -> Link {
@@ -37,7 +37,7 @@ fn settings(random: &mut Random) -> Builder {
 
 /// Echoes bytes over two streams at once. `progress` counts chunks.
 async fn transfer(connection: &Connection, progress: &Cell<u64>) -> Outcome {
-    let (a, b) = (pattern(1, LEN), pattern(2, LEN / 3));
+    let (a, b) = (pattern(1, STREAM_BYTES), pattern(2, STREAM_BYTES / 3));
     let (a, b) = tokio::join!(stream(connection, &a, progress), stream(connection, &b, progress));
     a.and(b)
 }
@@ -70,13 +70,13 @@ async fn stream(connection: &Connection, bytes: &[u8], progress: &Cell<u64>) -> 
     sent.and(received)
 }
 
-/// Fails if nothing has arrived for a period of `STALLED`.
+/// Fails if nothing has arrived for a period of `MAX_STALL`.
 async fn watch(progress: &Cell<u64>) -> Outcome {
     loop {
         let before = progress.get();
-        sleep(STALLED).await;
+        sleep(MAX_STALL).await;
         if progress.get() == before {
-            return Err(format!("no progress in {STALLED:?} after {before} chunks").into());
+            return Err(format!("no progress in {MAX_STALL:?} after {before} chunks").into());
         }
     }
 }
@@ -88,7 +88,7 @@ async fn transfers() -> Outcome {
     echo(&server);
     let at = server.local_addr()?;
     let connecting = async { tokio::try_join!(connect(&client, at), connect(&client, at)) };
-    let (one, two) = timeout(STALLED, connecting).await??;
+    let (one, two) = timeout(MAX_STALL, connecting).await??;
     let progress = Cell::new(0);
     let both = async { tokio::try_join!(transfer(&one, &progress), transfer(&two, &progress)) };
     tokio::select! {

@@ -17,15 +17,15 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, Wake};
 use std::time::Duration;
 
-const SERVER: &str = "10.0.0.1:443";
-const CLIENT: &str = "10.0.0.2:0";
+const SERVER_ADDRESS: &str = "10.0.0.1:443";
+const CLIENT_ADDRESS: &str = "10.0.0.2:0";
 
 fn simulated(sim: &Rc<Sim>, body: impl Future<Output = Outcome>) -> io::Result<()> {
     run_on(sim, Runtime::builder(), async { body.await.map_err(io::Error::other) })
 }
 
 async fn converse(len: usize) -> Outcome {
-    let (server, client) = endpoints(SERVER, CLIENT, TransportConfig::default())?;
+    let (server, client) = endpoints(SERVER_ADDRESS, CLIENT_ADDRESS, TransportConfig::default())?;
     echo(&server);
     let connection = connect(&client, server.local_addr()?).await?;
     for salt in 0..3 {
@@ -64,12 +64,12 @@ fn vanished_peer_times_out_in_virtual_time() {
         let mut transport = TransportConfig::default();
         transport.max_idle_timeout(Some(idle.try_into()?));
         transport.keep_alive_interval(Some(Duration::from_secs(60)));
-        let (server, client) = endpoints(SERVER, CLIENT, transport)?;
+        let (server, client) = endpoints(SERVER_ADDRESS, CLIENT_ADDRESS, transport)?;
         let (remote, ours) = pair(&server, &client).await?;
         annulus::time::sleep(3 * idle).await;
         assert!(ours.close_reason().is_none(), "keep-alive failed");
         let ip = |address: &str| address.split(':').next().unwrap_or_default().parse::<IpAddr>();
-        sim.partition(ip(SERVER)?, ip(CLIENT)?);
+        sim.partition(ip(SERVER_ADDRESS)?, ip(CLIENT_ADDRESS)?);
         let start = Instant::now();
         assert_eq!(ours.closed().await, ConnectionError::TimedOut);
         let took = start.elapsed();
@@ -103,10 +103,10 @@ fn only_waiting_pollers_are_woken() {
     let link = Link { latency: Duration::from_secs(1), send_buffer: 16_384, ..Link::default() };
     let sim = Sim::builder(1).link(link).faults(Faults::none()).build();
     simulated(&sim, async {
-        let _receiver = UdpSocket::bind(SERVER)?;
-        let socket = Arc::new(Socket::new(UdpSocket::bind(CLIENT)?)?);
+        let _receiver = UdpSocket::bind(SERVER_ADDRESS)?;
+        let socket = Arc::new(Socket::new(UdpSocket::bind(CLIENT_ADDRESS)?)?);
         let transmit = Transmit {
-            destination: SERVER.parse()?,
+            destination: SERVER_ADDRESS.parse()?,
             ecn: None,
             contents: &[0; 12_000],
             segment_size: Some(1200),

@@ -84,11 +84,11 @@ async fn released(server: &Running) -> Result<TcpStream, Failure> {
         let before = held();
         let is_freed = async {
             while held() > before - 8192 {
-                sleep(RELEASE / 10).await;
+                sleep(RELEASE_DELAY / 10).await;
             }
         };
         // On a busy machine, it may have been released before `before` was read.
-        if timeout(RELEASE * 10, is_freed).await.is_ok() {
+        if timeout(RELEASE_DELAY * 10, is_freed).await.is_ok() {
             return Ok(client);
         }
     }

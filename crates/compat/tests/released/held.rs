@@ -8,11 +8,11 @@ struct Counting;
 
 thread_local! {
     /// Bytes allocated minus bytes freed by this thread.
-    static HELD: Cell<isize> = const { Cell::new(0) };
+    static HELD_BYTES: Cell<isize> = const { Cell::new(0) };
 }
 
 fn add(bytes: isize) {
-    _ = HELD.try_with(|held| held.set(held.get() + bytes));
+    _ = HELD_BYTES.try_with(|held| held.set(held.get() + bytes));
 }
 
 // SAFETY: passes everything to the system's allocator; the counter allocates nothing.
@@ -35,5 +35,5 @@ static ALLOCATOR: Counting = Counting;
 
 /// Returns the bytes that this thread has allocated and not freed.
 pub(crate) fn held() -> isize {
-    HELD.with(Cell::get)
+    HELD_BYTES.with(Cell::get)
 }

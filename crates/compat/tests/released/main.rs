@@ -16,12 +16,12 @@ use server::{Running, start};
 use std::time::Duration;
 
 const SECOND: Duration = Duration::from_secs(1);
-const GET: &str = "GET /1 HTTP/1.1\r\nhost: x\r\n\r\n";
+const GET_REQUEST: &str = "GET /1 HTTP/1.1\r\nhost: x\r\n\r\n";
 
 /// Idle time after which the server of these tests releases a connection.
-const RELEASE: Duration = Duration::from_millis(100);
-const HEADER: Duration = Duration::from_secs(20);
-const IDLE: Duration = Duration::from_secs(30);
+const RELEASE_DELAY: Duration = Duration::from_millis(100);
+const HEADER_TIMEOUT: Duration = Duration::from_secs(20);
+const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Reads a response, and returns its body of `size` bytes.
 async fn response(stream: &mut TcpStream, size: usize) -> Result<Vec<u8>, Failure> {
@@ -35,7 +35,7 @@ async fn response(stream: &mut TcpStream, size: usize) -> Result<Vec<u8>, Failur
 
 /// Requests one byte.
 async fn ask(stream: &mut TcpStream) -> Outcome {
-    stream.send(GET).await?;
+    stream.send(GET_REQUEST).await?;
     assert_eq!(response(stream, 1).await?, b"x");
     Ok(())
 }

@@ -10,18 +10,18 @@ use rustls::{ClientConfig, RootCertStore};
 use server::answer;
 use std::future::IntoFuture;
 
-const COUNT: usize = 10;
+const CONNECTION_COUNT: usize = 10;
 
 /// A lower bound for hyper's two 8 KiB buffers per connection, in bytes.
-const BUFFERS: isize = 12_000 * COUNT as isize;
+const MIN_BUFFER_BYTES: isize = 12_000 * CONNECTION_COUNT as isize;
 
 /// An upper bound for all other changes, in bytes.
-const NOISE: isize = 500 * COUNT as isize;
+const MAX_OTHER_BYTES: isize = 500 * CONNECTION_COUNT as isize;
 
 /// Gets responses over connections to 10.0.0.1:80, and returns the bytes freed some seconds later.
 async fn freed() -> Result<isize, Failure> {
     let mut clients = Vec::new();
-    for _ in 0..COUNT {
+    for _ in 0..CONNECTION_COUNT {
         let mut client = TcpStream::connect("10.0.0.1:80").await?;
         ask(&mut client).await?;
         clients.push(client);
@@ -41,7 +41,7 @@ fn buffers_of_idle_connections_are_freed() {
         let listener = TcpListener::bind("10.0.0.1:80")?;
         annulus::spawn(serve_hyper(listener, service_fn(answer)).into_future());
         let freed = freed().await?;
-        assert!(freed > BUFFERS, "{freed}");
+        assert!(freed > MIN_BUFFER_BYTES, "{freed}");
         Ok(())
     });
 }
@@ -53,7 +53,7 @@ fn buffers_are_kept_if_release_is_off() {
         let server = serve_hyper(listener, service_fn(answer)).release_after(None);
         annulus::spawn(server.into_future());
         let freed = freed().await?;
-        assert!(freed < NOISE, "{freed}");
+        assert!(freed < MAX_OTHER_BYTES, "{freed}");
         Ok(())
     });
 }
@@ -74,7 +74,7 @@ fn tls() -> (TlsAcceptor, TlsConnector) {
 
 async fn ask_over_tls(client: &mut TlsStream<TcpStream>) -> Outcome {
     use annulus::io::{AsyncRecv, AsyncSend};
-    client.send(GET).await?;
+    client.send(GET_REQUEST).await?;
     let head = client.recv_until(b'\n', 100).await?.expect("an answer");
     assert!(head.starts_with(b"HTTP/1.1 200"));
     while client.recv_until(b'\n', 100).await?.expect("more of the head").len() > 2 {}
@@ -94,7 +94,7 @@ fn tls_session_survives_a_release_and_closes_cleanly() {
             .with_graceful_shutdown(stop.clone().cancelled_owned());
         let ended = annulus::spawn(server.into_future());
         let mut clients = Vec::new();
-        for _ in 0..COUNT {
+        for _ in 0..CONNECTION_COUNT {
             let stream = TcpStream::connect("10.0.0.1:80").await?;
             let mut client = connector.connect("localhost", stream).await?;
             ask_over_tls(&mut client).await?;
@@ -103,7 +103,7 @@ fn tls_session_survives_a_release_and_closes_cleanly() {
         let answered = held();
         sleep(SECOND * 5).await;
         let freed = answered - held();
-        assert!(freed > BUFFERS, "{freed}");
+        assert!(freed > MIN_BUFFER_BYTES, "{freed}");
         for client in &mut clients {
             ask_over_tls(client).await?;
         }

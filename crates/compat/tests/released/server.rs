@@ -1,6 +1,6 @@
 //! The server of these tests.
 
-use crate::{HEADER, IDLE, RELEASE, SECOND};
+use crate::{HEADER_TIMEOUT, IDLE_TIMEOUT, RELEASE_DELAY, SECOND};
 use annulus::net::TcpListener;
 use annulus::task::JoinHandle;
 use annulus::time::sleep;
@@ -32,9 +32,9 @@ pub(crate) fn start(address: &str) -> Running {
     let (stop, errors) = (CancellationToken::new(), Rc::new(RefCell::new(Vec::new())));
     let reported = errors.clone();
     let server = serve_hyper(listener, service_fn(answer))
-        .release_after(RELEASE)
-        .header_read_timeout(HEADER)
-        .idle_timeout(IDLE)
+        .release_after(RELEASE_DELAY)
+        .header_read_timeout(HEADER_TIMEOUT)
+        .idle_timeout(IDLE_TIMEOUT)
         .on_error(move |error| reported.borrow_mut().push(error.error.to_string()))
         .with_graceful_shutdown(stop.clone().cancelled_owned());
     Running { address, stop, ended: annulus::spawn(server.into_future()), errors }

@@ -14,9 +14,9 @@ use std::thread;
 use std::time::Duration;
 
 const SECOND: Duration = Duration::from_secs(1);
-const CLOSE: &str = "host: x\r\nconnection: close\r\n\r\n";
-const OK: &str = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
-const EXPECTS: &str =
+const CLOSE_HEADERS: &str = "host: x\r\nconnection: close\r\n\r\n";
+const OK_RESPONSE: &str = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
+const EXPECT_REQUEST: &str =
     "PUT / HTTP/1.1\r\nhost: x\r\nexpect: 100-continue\r\ncontent-length: 4\r\n\r\n";
 
 /// Reads until the bytes read end with `end`, and returns them.
@@ -61,13 +61,13 @@ fn looping_request_is_refused() {
             let heads = heads.clone();
             async move {
                 *heads.borrow_mut() = until(&mut stream, "\r\n\r\n").await?;
-                stream.send(OK).await
+                stream.send(OK_RESPONSE).await
             }
         });
         let proxy = start("127.0.0.1:0", upstream, Limits::default());
         // Two different proxies are not a loop.
         let before = start("127.0.0.1:0", proxy.address, Limits::default());
-        let answer = ask(before.address, &format!("GET / HTTP/1.1\r\n{CLOSE}")).await?;
+        let answer = ask(before.address, &format!("GET / HTTP/1.1\r\n{CLOSE_HEADERS}")).await?;
         assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
         let vias: Vec<String> = seen
             .borrow()
@@ -81,7 +81,7 @@ fn looping_request_is_refused() {
             (format!("1.1 other, {second} (a comment)"), "508"),
             (format!("{first}, 2 annulus"), "200"),
         ] {
-            let request = format!("GET / HTTP/1.1\r\nvia: {via}\r\n{CLOSE}");
+            let request = format!("GET / HTTP/1.1\r\nvia: {via}\r\n{CLOSE_HEADERS}");
             let answer = ask(proxy.address, &request).await?;
             assert!(answer.starts_with(&format!("HTTP/1.1 {status}")), "{via}: {answer}");
         }
@@ -100,7 +100,8 @@ fn many_headers_pass_in_both_directions() {
         });
         let proxy = start("127.0.0.1:0", upstream, Limits::default());
         let headers: String = (0..500).map(|n| format!("x-{n}: {n}\r\n")).collect();
-        let answer = ask(proxy.address, &format!("GET / HTTP/1.1\r\n{headers}{CLOSE}")).await?;
+        let answer =
+            ask(proxy.address, &format!("GET / HTTP/1.1\r\n{headers}{CLOSE_HEADERS}")).await?;
         assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
         assert!(answer.contains("x-0: 0\r\n") && answer.contains("x-499: 499\r\n"), "{answer}");
         Ok(())
@@ -109,7 +110,7 @@ fn many_headers_pass_in_both_directions() {
 
 #[test]
 fn early_hints_arrive_before_the_response() {
-    const HINT: &str =
+    const HINT_RESPONSE: &str =
         "HTTP/1.1 103 Early Hints\r\nlink: </a.css>\r\nconnection: x-hop\r\nx-hop: 1\r\n\r\n";
     everywhere(async || {
         let upstream = raw("127.0.0.1:0", |mut stream, _| async move {
@@ -117,11 +118,11 @@ fn early_hints_arrive_before_the_response() {
                 let head = until(&mut stream, "\r\n\r\n").await?;
                 // Send both at once, or the hint some time before the response.
                 if head.starts_with("GET /together") {
-                    stream.send(format!("{HINT}{OK}")).await?;
+                    stream.send(format!("{HINT_RESPONSE}{OK_RESPONSE}")).await?;
                 } else {
-                    stream.send(HINT).await?;
+                    stream.send(HINT_RESPONSE).await?;
                     sleep(Duration::from_millis(20)).await;
-                    stream.send(OK).await?;
+                    stream.send(OK_RESPONSE).await?;
                 }
             }
         });
@@ -175,12 +176,12 @@ fn continue_is_sent_once_the_upstream_sends_it() {
             sleep(3 * SECOND).await;
             stream.send("HTTP/1.1 100 Continue\r\n\r\n").await?;
             assert_eq!(until(&mut stream, "body").await?, "body");
-            stream.send(OK).await?;
+            stream.send(OK_RESPONSE).await?;
             stream.drain().await
         });
         let proxy = start("10.0.0.2:80", upstream, Limits::default());
         let (mut client, begun) = (TcpStream::connect(proxy.address).await?, Instant::now());
-        client.send(EXPECTS).await?;
+        client.send(EXPECT_REQUEST).await?;
         assert_eq!(until(&mut client, "\r\n\r\n").await?, "HTTP/1.1 100 Continue\r\n\r\n");
         let took = begun.elapsed();
         assert!(took >= 3 * SECOND && took < 4 * SECOND, "{took:?}");
@@ -209,7 +210,7 @@ fn no_continue_is_sent_if_the_upstream_refuses() {
         });
         let proxy = start("127.0.0.1:0", upstream, Limits::default());
         // The proxy responds and closes, because the client might still send the body or not.
-        let answer = ask(proxy.address, EXPECTS).await?;
+        let answer = ask(proxy.address, EXPECT_REQUEST).await?;
         assert!(answer.starts_with("HTTP/1.1 401") && answer.ends_with("no"), "{answer}");
         assert!(answer.contains("connection: close"), "{answer}");
         while ended.borrow().is_empty() {
@@ -225,13 +226,13 @@ fn upstream_without_expect_support_gets_the_body() {
     simulated(async |_| {
         let upstream = asked("10.0.0.1:80", async |mut stream| {
             assert_eq!(until(&mut stream, "body").await?, "body");
-            stream.send(OK).await?;
+            stream.send(OK_RESPONSE).await?;
             stream.drain().await
         });
         let limits = Limits { consent: 5 * SECOND, ..Limits::default() };
         let proxy = start("10.0.0.2:80", upstream, limits);
         let (mut client, begun) = (TcpStream::connect(proxy.address).await?, Instant::now());
-        client.send(EXPECTS).await?;
+        client.send(EXPECT_REQUEST).await?;
         until(&mut client, "HTTP/1.1 100 Continue\r\n\r\n").await?;
         let took = begun.elapsed();
         assert!(took >= 5 * SECOND && took < 6 * SECOND, "{took:?}");
@@ -244,12 +245,12 @@ fn upstream_without_expect_support_gets_the_body() {
 /// The upstream closes with most of the body unread, so the connection is reset.
 #[test]
 fn early_response_reaches_the_client() {
-    const ROUNDS: usize = 100;
+    const ROUND_COUNT: usize = 100;
     everywhere(async || {
         let listener = std::net::TcpListener::bind("127.0.0.1:0")?;
         let upstream = listener.local_addr()?;
         let refuses = thread::spawn(move || {
-            for _ in 0..ROUNDS {
+            for _ in 0..ROUND_COUNT {
                 let (mut stream, _) = listener.accept()?;
                 // Read into the body, so that unread data remains at the close.
                 stream.read_exact(&mut [0; 1000])?;
@@ -260,9 +261,11 @@ fn early_response_reaches_the_client() {
             io::Result::Ok(())
         });
         let proxy = start("127.0.0.1:0", upstream, Limits::default());
-        for round in 0..ROUNDS {
+        for round in 0..ROUND_COUNT {
             let mut client = TcpStream::connect(proxy.address).await?;
-            client.send(format!("POST / HTTP/1.1\r\ncontent-length: 9000000\r\n{CLOSE}")).await?;
+            client
+                .send(format!("POST / HTTP/1.1\r\ncontent-length: 9000000\r\n{CLOSE_HEADERS}"))
+                .await?;
             let (mut receiver, mut sender) = client.split();
             let upload = async {
                 for _ in 0..90 {
@@ -293,7 +296,7 @@ fn ipv4_client_address_is_forwarded_as_ipv4() {
         let upstream = upstream::start("127.0.0.1:0");
         let proxy = start("[::]:0", upstream.address, Limits::default());
         let address = SocketAddr::from(([127, 0, 0, 1], proxy.address.port()));
-        let answer = ask(address, &format!("GET /headers HTTP/1.1\r\n{CLOSE}")).await?;
+        let answer = ask(address, &format!("GET /headers HTTP/1.1\r\n{CLOSE_HEADERS}")).await?;
         assert!(answer.contains("x-forwarded-for: 127.0.0.1\n"), "{answer}");
         Ok(())
     });
@@ -304,7 +307,8 @@ fn trace_is_refused() {
     everywhere(async || {
         let upstream = upstream::start("127.0.0.1:0");
         let proxy = start("127.0.0.1:0", upstream.address, Limits::default());
-        let answer = ask(proxy.address, &format!("TRACE /headers HTTP/1.1\r\n{CLOSE}")).await?;
+        let answer =
+            ask(proxy.address, &format!("TRACE /headers HTTP/1.1\r\n{CLOSE_HEADERS}")).await?;
         assert!(answer.starts_with("HTTP/1.1 405"), "{answer}");
         assert_eq!(upstream.connections.get(), 0, "the request was forwarded");
         Ok(())

@@ -11,8 +11,8 @@ use std::rc::Rc;
 use std::time::Duration;
 
 const SECOND: Duration = Duration::from_secs(1);
-const CLOSE: &str = "host: x\r\nconnection: close\r\n\r\n";
-const OK: &str = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
+const CLOSE_HEADERS: &str = "host: x\r\nconnection: close\r\n\r\n";
+const OK_RESPONSE: &str = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
 
 /// `Content-Length` is not the length of a chunked body.
 #[test]
@@ -28,7 +28,7 @@ fn chunked_response_loses_its_content_length() {
                 stream.drain().await
             });
             let proxy = start("127.0.0.1:0", upstream, Limits::default());
-            let answer = ask(proxy.address, &format!("GET / HTTP/1.1\r\n{CLOSE}")).await?;
+            let answer = ask(proxy.address, &format!("GET / HTTP/1.1\r\n{CLOSE_HEADERS}")).await?;
             assert!(
                 answer.starts_with("HTTP/1.1 200") && !answer.contains("content-length"),
                 "{answer}"
@@ -44,7 +44,7 @@ fn via_names_the_proxy_in_both_directions() {
     everywhere(async || {
         let upstream = upstream::start("127.0.0.1:0");
         let proxy = start("127.0.0.1:0", upstream.address, Limits::default());
-        let request = format!("GET /headers HTTP/1.0\r\nvia: 1.1 first\r\n{CLOSE}");
+        let request = format!("GET /headers HTTP/1.0\r\nvia: 1.1 first\r\n{CLOSE_HEADERS}");
         let answer = ask(proxy.address, &request).await?;
         let (head, body) = answer.split_once("\r\n\r\n").expect("a head");
         assert!(head.contains("\r\nvia: 1.1 annulus-"), "{head}");
@@ -75,7 +75,9 @@ fn upload_times_out_when_the_upstream_stops_reading() {
         let proxy = start("10.0.0.2:80", upstream, limits);
         let begun = Instant::now();
         let mut client = TcpStream::connect(proxy.address).await?;
-        client.send(format!("POST / HTTP/1.1\r\ncontent-length: 99000000\r\n{CLOSE}")).await?;
+        client
+            .send(format!("POST / HTTP/1.1\r\ncontent-length: 99000000\r\n{CLOSE_HEADERS}"))
+            .await?;
         let (mut receiver, mut sender) = client.split();
         let upload = async { while sender.send(vec![0; 100_000]).await.is_ok() {} };
         let answer = async {
@@ -106,7 +108,7 @@ fn closed_pooled_connection_is_retried_only_if_safe() {
         for resets in [false, true] {
             let upstream = raw("127.0.0.1:0", move |mut stream, _| async move {
                 stream.recv().await?;
-                stream.send(OK).await?;
+                stream.send(OK_RESPONSE).await?;
                 stream.recv().await?;
                 if resets {
                     stream.abort();
@@ -118,7 +120,7 @@ fn closed_pooled_connection_is_retried_only_if_safe() {
                 [("GET", "200"), ("HEAD", "200"), ("DELETE", "502"), ("POST", "502")]
             {
                 for status in ["200", again] {
-                    let request = format!("{method} / HTTP/1.1\r\n{CLOSE}");
+                    let request = format!("{method} / HTTP/1.1\r\n{CLOSE_HEADERS}");
                     let answer = ask(proxy.address, &request).await?;
                     assert!(
                         answer.starts_with(&format!("HTTP/1.1 {status}")),
@@ -146,7 +148,7 @@ fn request_is_retried_only_once() {
             }
         });
         let proxy = start("127.0.0.1:0", upstream, Limits::default());
-        let answer = ask(proxy.address, &format!("GET / HTTP/1.1\r\n{CLOSE}")).await?;
+        let answer = ask(proxy.address, &format!("GET / HTTP/1.1\r\n{CLOSE_HEADERS}")).await?;
         assert!(answer.starts_with("HTTP/1.1 502"), "{answer}");
         assert_eq!(asked.get(), 2);
         Ok(())
@@ -165,7 +167,7 @@ fn invalid_chunked_body_gets_400() {
             "5\r\nhello\r\nfffffffffffffffff\r\n",
         ] {
             let head = "POST /wait HTTP/1.1\r\ntransfer-encoding: chunked\r\n";
-            let answer = ask(proxy.address, &format!("{head}{CLOSE}{chunks}")).await?;
+            let answer = ask(proxy.address, &format!("{head}{CLOSE_HEADERS}{chunks}")).await?;
             assert!(answer.starts_with("HTTP/1.1 400"), "{chunks:?}: {answer}");
         }
         Ok(())
@@ -179,7 +181,7 @@ fn stalled_request_body_gets_408() {
         let limits = Limits { progress: SECOND * 9, ..Limits::default() };
         let proxy = start("10.0.0.2:80", upstream.address, limits);
         let begun = Instant::now();
-        let request = format!("POST /collect HTTP/1.1\r\ncontent-length: 5\r\n{CLOSE}hell");
+        let request = format!("POST /collect HTTP/1.1\r\ncontent-length: 5\r\n{CLOSE_HEADERS}hell");
         let answer = ask(proxy.address, &request).await?;
         assert!(answer.starts_with("HTTP/1.1 408"), "{answer}");
         assert!(begun.elapsed() >= SECOND * 9 && begun.elapsed() < SECOND * 12);

@@ -13,7 +13,7 @@ use hyper::Request;
 use hyper::client::conn::http2;
 use std::time::Duration;
 
-const UPGRADE: &str = "GET /ws HTTP/1.1\r\nhost: x\r\nconnection: upgrade\r\nupgrade: websocket\r\n\
+const UPGRADE_REQUEST: &str = "GET /ws HTTP/1.1\r\nhost: x\r\nconnection: upgrade\r\nupgrade: websocket\r\n\
                        sec-websocket-key: AAAAAAAAAAAAAAAAAAAAAA==\r\nsec-websocket-version: 13\r\n\r\n";
 
 #[test]
@@ -124,7 +124,7 @@ fn response_has_the_version_of_the_proxy() {
 /// Attempts an upgrade, and returns the status and the connection.
 async fn upgraded(proxy: std::net::SocketAddr) -> std::io::Result<(String, TcpStream)> {
     let mut stream = TcpStream::connect(proxy).await?;
-    stream.send(UPGRADE).await?;
+    stream.send(UPGRADE_REQUEST).await?;
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
         head.extend_from_slice(&stream.recv_exact(1).await?);

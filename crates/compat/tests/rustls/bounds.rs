@@ -8,7 +8,7 @@ use std::io;
 use std::time::Duration;
 
 /// More than the buffers of both sockets, the stream's queue and rustls's buffers together.
-const MOST: usize = 8 << 20;
+const MAX_ACCEPTED_BYTES: usize = 8 << 20;
 
 /// Writes for ten seconds of virtual time to a peer that reads nothing, and returns the number of
 /// bytes accepted.
@@ -17,7 +17,7 @@ async fn fill(server: &mut Session) -> io::Result<usize> {
     let fills = async {
         loop {
             accepted += server.write(&[7; 10_000]).await?;
-            assert!(accepted <= MOST, "{accepted} bytes were accepted");
+            assert!(accepted <= MAX_ACCEPTED_BYTES, "{accepted} bytes were accepted");
         }
     };
     let filled: Result<io::Result<()>, _> = timeout(Duration::from_secs(10), fills).await;
@@ -35,7 +35,7 @@ fn sender_waits_while_its_peer_does_not_read() {
             server.shutdown().await
         });
         let mut bytes = Vec::new();
-        AsyncRecv::read_to_end(&mut client, &mut bytes, MOST).await?;
+        AsyncRecv::read_to_end(&mut client, &mut bytes, MAX_ACCEPTED_BYTES).await?;
         assert_eq!(bytes.len(), accepted, "accepted bytes are missing");
         assert!(bytes.iter().all(|byte| *byte == 7));
         ends.await??;

@@ -72,7 +72,7 @@ fn a_websocket_over_tls_echoes() {
 }
 
 /// Bytes in each direction on a network with faults.
-const PART: usize = 200_000;
+const EXCHANGED_BYTES: usize = 200_000;
 
 /// Sends bytes to an echo server, and compares the echo.
 async fn exchange() -> io::Result<()> {
@@ -83,7 +83,7 @@ async fn exchange() -> io::Result<()> {
         }
         server.shutdown().await
     });
-    let sent: Vec<u8> = (0..PART).map(|at| (at % 251) as u8).collect();
+    let sent: Vec<u8> = (0..EXCHANGED_BYTES).map(|at| (at % 251) as u8).collect();
     for part in sent.chunks(20_000) {
         client.send(part.to_vec()).await?;
         assert!(*client.recv_exact(part.len()).await? == *part, "the echo differs");
@@ -94,7 +94,7 @@ async fn exchange() -> io::Result<()> {
 }
 
 /// Number of seeds for each kind of fault.
-const SEEDS: u64 = 40;
+const SEED_COUNT: u64 = 40;
 
 /// Returns the number of sessions that transferred all bytes. The rest end with an error, and none
 /// may hang.
@@ -106,13 +106,16 @@ fn whole(faults: impl Fn(u64) -> Rc<Sim>) -> usize {
         });
         ran.inspect_err(|error| println!("seed {seed}: {error}")).is_ok()
     };
-    (0..SEEDS).filter(ends_whole).count()
+    (0..SEED_COUNT).filter(ends_whole).count()
 }
 
 #[test]
 fn kernel_faults_are_errors() {
     let whole = whole(|seed| Sim::builder(seed).chaos().build());
-    assert!((1..SEEDS as usize).contains(&whole), "{whole} of {SEEDS} sessions were complete");
+    assert!(
+        (1..SEED_COUNT as usize).contains(&whole),
+        "{whole} of {SEED_COUNT} sessions were complete"
+    );
 }
 
 #[test]
@@ -120,5 +123,8 @@ fn resets_are_errors() {
     let faults = Faults::none().with(Fault::Reset, 2).with(Fault::ShortRead, 300);
     let faults = faults.with(Fault::ShortWrite, 300);
     let whole = whole(|seed| Sim::builder(seed).faults(faults.clone()).build());
-    assert!((1..SEEDS as usize).contains(&whole), "{whole} of {SEEDS} sessions were complete");
+    assert!(
+        (1..SEED_COUNT as usize).contains(&whole),
+        "{whole} of {SEED_COUNT} sessions were complete"
+    );
 }

@@ -74,12 +74,12 @@ where
 
 /// Sends bytes in parts, compares the echo of each part, and shuts down.
 async fn ask(mut stream: impl AsyncStream, total: u64) -> io::Result<()> {
-    const PART: u64 = 1 << 16;
-    for offset in (0..total).step_by(PART as usize) {
-        let mut part = vec![0; PART as usize];
+    const PART_BYTES: u64 = 1 << 16;
+    for offset in (0..total).step_by(PART_BYTES as usize) {
+        let mut part = vec![0; PART_BYTES as usize];
         fill(3, offset, &mut part);
         stream.send(part).await?;
-        check(3, offset, &stream.recv_exact(PART as usize).await?);
+        check(3, offset, &stream.recv_exact(PART_BYTES as usize).await?);
     }
     stream.shutdown().await?;
     assert!(stream.recv().await?.is_none());

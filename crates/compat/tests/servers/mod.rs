@@ -31,8 +31,8 @@ pub(crate) struct Directory(PathBuf);
 
 impl Directory {
     pub(crate) fn new(name: &str) -> io::Result<Self> {
-        static NEXT: AtomicU32 = AtomicU32::new(0);
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        static NEXT_DIRECTORY: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT_DIRECTORY.fetch_add(1, Ordering::Relaxed);
         let name = format!("annulus-{name}-{}-{number}", std::process::id());
         let path = std::env::temp_dir().join(name);
         std::fs::create_dir(&path)?;

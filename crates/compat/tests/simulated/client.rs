@@ -11,9 +11,9 @@ use hyper::client::conn::{http1, http2};
 use hyper::{Method, Request, StatusCode};
 use std::time::Duration;
 
-/// Timeout of an attempt. The next one begins `PAUSE` later.
-const PATIENCE: Duration = Duration::from_secs(2);
-const PAUSE: Duration = Duration::from_millis(100);
+/// Timeout of an attempt. The next one begins `RETRY_PAUSE` later.
+const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(2);
+const RETRY_PAUSE: Duration = Duration::from_millis(100);
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
@@ -51,12 +51,12 @@ impl Client {
     pub(crate) async fn ask(&mut self, method: Method, path: &str, body: &Bytes) -> Bytes {
         loop {
             self.attempts += 1;
-            match timeout(PATIENCE, self.attempt(method.clone(), path, body.clone())).await {
+            match timeout(ATTEMPT_TIMEOUT, self.attempt(method.clone(), path, body.clone())).await {
                 Ok(Ok(answer)) => return answer,
                 // The outcome is unknown: the server may have handled the request.
                 Ok(Err(_)) | Err(_) => self.connection = None,
             }
-            sleep(PAUSE).await;
+            sleep(RETRY_PAUSE).await;
         }
     }
 

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 /// How long the database takes to store a deposit.
-const STORES: Duration = Duration::from_secs(1);
+const STORE_TIME: Duration = Duration::from_secs(1);
 
 /// When a deposit checks that its key is new. If it checks only before it waits for the database,
 /// two attempts at one deposit may both be stored, which is the planted bug.
@@ -50,7 +50,7 @@ impl Ledger {
         // A separate task, so that a client that disconnects does not interrupt it. `OnThread`,
         // because axum's handlers must be `Send` and the task's handle is not.
         let stored = annulus::spawn(async move {
-            sleep(STORES).await;
+            sleep(STORE_TIME).await;
             ledger.with(|accounts| accounts.store(key, amount, ledger.checks));
         });
         OnThread::new(stored).await.expect("no panic");

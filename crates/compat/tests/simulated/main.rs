@@ -20,11 +20,11 @@ use std::rc::Rc;
 use std::time::Duration;
 
 /// Number of seeds for each kind of service; `ANNULUS_SIM_SEEDS` overrides it.
-const SEEDS: u64 = 50;
-const CLIENTS: u64 = 2;
-const REQUESTS: u64 = 8;
+const SEED_COUNT: u64 = 50;
+const CLIENT_COUNT: u64 = 2;
+const REQUESTS_PER_CLIENT: u64 = 8;
 /// Bytes of the largest body.
-const LARGEST: u64 = 50_000;
+const MAX_BODY_BYTES: u64 = 50_000;
 
 /// State shared by all programs of a run.
 #[derive(Clone)]
@@ -51,9 +51,9 @@ struct Summary {
 async fn work(run: Run, number: u64) -> std::io::Result<()> {
     let mut random = Random::new(run.seed ^ number << 32);
     let mut client = Client::new(run.kind);
-    for count in 0..REQUESTS {
+    for count in 0..REQUESTS_PER_CLIENT {
         if random.chance(500) {
-            let body = vec![count as u8; random.below(LARGEST) as usize];
+            let body = vec![count as u8; random.below(MAX_BODY_BYTES) as usize];
             let echoed = client.ask(Method::POST, "/echo", &body.clone().into()).await;
             assert!(echoed == body, "the echo of {} bytes differs", body.len());
         } else {
@@ -72,7 +72,7 @@ async fn work(run: Run, number: u64) -> std::io::Result<()> {
 
 /// Waits for the clients, stops all disturbances, and checks the final state.
 async fn inspect(run: Run) -> std::io::Result<()> {
-    while run.ended.get() < CLIENTS {
+    while run.ended.get() < CLIENT_COUNT {
         sleep(Duration::from_millis(100)).await;
     }
     run.network.calm();
@@ -81,9 +81,9 @@ async fn inspect(run: Run) -> std::io::Result<()> {
     let stored = run.ledger.totals().1;
     assert_eq!((stored, &*balance), (run.acknowledged.get(), stored.to_string().as_bytes()));
     // The server's limits end every connection, including half-open ones.
-    sleep(service::OLDEST).await;
+    sleep(service::MAX_CONNECTION_TIME).await;
     assert_eq!(run.gauge.open(), 0, "a connection outlived its limits");
-    assert!(run.gauge.oldest() <= service::OLDEST, "{:?}", run.gauge.oldest());
+    assert!(run.gauge.oldest() <= service::MAX_CONNECTION_TIME, "{:?}", run.gauge.oldest());
     Ok(())
 }
 
@@ -115,12 +115,12 @@ fn simulate(kind: Kind, checks: Checks, seed: u64) -> std::io::Result<Summary> {
     };
     let (ledger, gauge) = (run.ledger.clone(), run.gauge.clone());
     run.network.host("server", move || service::run(kind, ledger.clone(), gauge.clone()))?;
-    for (number, name) in (0..CLIENTS).zip(["one", "two"]) {
+    for (number, name) in (0..CLIENT_COUNT).zip(["one", "two"]) {
         run.network.client(name, work(run.clone(), number))?;
     }
     run.network.client("inspector", inspect(run.clone()))?;
     run.network.run()?;
-    assert!(run.gauge.most_memory() < MEMORY, "{} bytes", run.gauge.most_memory());
+    assert!(run.gauge.most_memory() < MAX_HELD_BYTES, "{} bytes", run.gauge.most_memory());
     assert_eq!(sim.open_descriptors(), 0, "{:?}", sim.leftovers());
     Ok(Summary {
         trace: sim.trace_hash(),
@@ -131,17 +131,17 @@ fn simulate(kind: Kind, checks: Checks, seed: u64) -> std::io::Result<Summary> {
 
 /// Maximum memory of the server's connections: a few at a time, each with its receive and send
 /// bound.
-const MEMORY: usize = 8 * 2 * 256 * 1024;
+const MAX_HELD_BYTES: usize = 8 * 2 * 256 * 1024;
 
 /// Runs all seeds, and checks that they were disturbed: an undisturbed request takes one attempt.
 fn sweep(kind: Kind) {
     let (mut attempts, mut runs) = (0, 0);
-    check(0..SEEDS, |seed| {
+    check(0..SEED_COUNT, |seed| {
         attempts += simulate(kind, Checks::Twice, seed)?.attempts;
         runs += 1;
         std::io::Result::Ok(())
     });
-    let asked = runs * CLIENTS * REQUESTS;
+    let asked = runs * CLIENT_COUNT * REQUESTS_PER_CLIENT;
     println!("{kind:?}: {runs} runs, {asked} requests, {attempts} attempts");
     assert!(
         runs < 10 || attempts > asked + asked / 10,

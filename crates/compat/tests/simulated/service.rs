@@ -21,11 +21,11 @@ use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::time::Duration;
 
-/// Age at which a connection stops accepting requests. It ends at most `LEAVE` later.
-const AGE: Duration = Duration::from_secs(20);
-const LEAVE: Duration = Duration::from_secs(5);
+/// Age at which a connection stops accepting requests. It ends at most `MAX_DRAIN_TIME` later.
+const MAX_AGE: Duration = Duration::from_secs(20);
+const MAX_DRAIN_TIME: Duration = Duration::from_secs(5);
 /// Time limit for request heads and for replies to pings, and each limit of the axum server.
-const PATIENCE: Duration = Duration::from_secs(4);
+const STEP_TIMEOUT: Duration = Duration::from_secs(4);
 
 /// The kind of service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,7 +84,7 @@ impl Drop for Timed {
 }
 
 /// Maximum time that a connection may be open.
-pub(crate) const OLDEST: Duration = Duration::from_secs(20 + 5 + 1);
+pub(crate) const MAX_CONNECTION_TIME: Duration = Duration::from_secs(20 + 5 + 1);
 
 /// Runs the program of the server's host.
 pub(crate) async fn run(kind: Kind, ledger: Ledger, gauge: Gauge) -> io::Result<()> {
@@ -114,8 +114,8 @@ async fn serve_axum(listener: TcpListener, ledger: Ledger) -> io::Result<()> {
         .route("/balance", get(async |State(ledger): State<Ledger>| ledger.balance().to_string()))
         .with_state(ledger);
     let server = tower::serve(listener, router);
-    let server = server.header_read_timeout(PATIENCE).idle_timeout(PATIENCE);
-    server.request_timeout(PATIENCE).write_timeout(PATIENCE).await
+    let server = server.header_read_timeout(STEP_TIMEOUT).idle_timeout(STEP_TIMEOUT);
+    server.request_timeout(STEP_TIMEOUT).write_timeout(STEP_TIMEOUT).await
 }
 
 async fn serve_http1<S, B>(stream: TcpStream, service: S)
@@ -126,12 +126,12 @@ where
     B::Error: Into<Box<dyn Error + Send + Sync>>,
 {
     let mut builder = http1::Builder::new();
-    builder.timer(Timer::new()).header_read_timeout(PATIENCE);
+    builder.timer(Timer::new()).header_read_timeout(STEP_TIMEOUT);
     let mut connection = pin!(builder.serve_connection(Io::new(stream), service));
-    if timeout(AGE, connection.as_mut()).await.is_err() {
+    if timeout(MAX_AGE, connection.as_mut()).await.is_err() {
         connection.as_mut().graceful_shutdown();
         // The peer causes connection errors.
-        _ = timeout(LEAVE, connection).await;
+        _ = timeout(MAX_DRAIN_TIME, connection).await;
     }
 }
 
@@ -144,13 +144,13 @@ where
     B::Error: Into<Box<dyn Error + Send + Sync>>,
 {
     let mut builder = http2::Builder::new(Executor);
-    builder.timer(Timer::new()).keep_alive_interval(PATIENCE).keep_alive_timeout(PATIENCE);
+    builder.timer(Timer::new()).keep_alive_interval(STEP_TIMEOUT).keep_alive_timeout(STEP_TIMEOUT);
     // The date comes from the real clock, and its Huffman-coded length depends on its digits.
     builder.auto_date_header(false);
     let mut connection = pin!(builder.serve_connection(Io::new(stream), service));
-    if timeout(AGE, connection.as_mut()).await.is_err() {
+    if timeout(MAX_AGE, connection.as_mut()).await.is_err() {
         connection.as_mut().graceful_shutdown();
-        _ = timeout(LEAVE, connection).await;
+        _ = timeout(MAX_DRAIN_TIME, connection).await;
     }
 }
 

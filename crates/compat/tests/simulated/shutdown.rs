@@ -23,9 +23,9 @@ use tokio_util::sync::CancellationToken;
 
 const SECOND: Duration = Duration::from_secs(1);
 /// Number of seeds; `ANNULUS_SIM_SEEDS` overrides it.
-const SEEDS: u64 = 100;
+const SEED_COUNT: u64 = 100;
 /// Maximum size of the note whose request the signal interrupts.
-const LARGEST: u64 = 100_000;
+const MAX_NOTE_BYTES: u64 = 100_000;
 
 /// Sends a request, and reads until the response ends with `end`.
 async fn ask(stream: &mut TcpStream, request: &str, end: &str) -> io::Result<String> {
@@ -53,7 +53,7 @@ async fn client(network: Network, ended: Rc<Cell<u32>>, seed: u64) -> io::Result
     network.calm();
     sleep(3 * SECOND).await;
 
-    let text = "x".repeat(random.between(2, LARGEST) as usize);
+    let text = "x".repeat(random.between(2, MAX_NOTE_BYTES) as usize);
     let (first, rest) = text.split_at(random.below(text.len() as u64) as usize);
     let length = text.len();
     let request =
@@ -89,7 +89,7 @@ async fn client(network: Network, ended: Rc<Cell<u32>>, seed: u64) -> io::Result
 
 #[test]
 fn request_in_progress_is_answered_after_the_signal() {
-    check(0..SEEDS, |seed| {
+    check(0..SEED_COUNT, |seed| {
         let sim = Sim::builder(seed).build();
         let network = Network::on(&sim, seed, Runtime::builder().recv_buffers(16 * 1024, 64));
         let shared = Shared::new(1, "/nowhere".into(), "user".into());

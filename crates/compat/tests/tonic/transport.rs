@@ -16,7 +16,7 @@ use tonic::transport::{Endpoint, Server};
 use tonic::{Code, Request};
 
 /// Turns a hang into a failure.
-const LONG: Duration = Duration::from_secs(60);
+const MAX_SHUTDOWN_TIME: Duration = Duration::from_secs(60);
 
 #[test]
 fn tonics_own_server_and_channel_as_a_guest() {
@@ -71,7 +71,11 @@ fn server_ends_when_the_runtime_of_its_listener_ends() {
         let served = tokio::spawn(server);
         tokio::task::yield_now().await;
         drop(entered);
-        tokio::time::timeout(LONG, served).await.expect("the server ends").unwrap().unwrap();
+        tokio::time::timeout(MAX_SHUTDOWN_TIME, served)
+            .await
+            .expect("the server ends")
+            .unwrap()
+            .unwrap();
     });
 }
 
@@ -83,7 +87,7 @@ fn server_ends_when_its_listener_is_polled_on_another_thread() {
             let tokio = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             let server = Server::builder().add_service(Greeter).serve_with_incoming(incoming);
             tokio
-                .block_on(async { tokio::time::timeout(LONG, server).await })
+                .block_on(async { tokio::time::timeout(MAX_SHUTDOWN_TIME, server).await })
                 .expect("the server ends")
         });
         other.join().unwrap()?;

@@ -15,13 +15,13 @@ use tonic::{Request, Response, Status};
 use tonic_prost::ProstCodec;
 
 thread_local! {
-    static BEGUN: Cell<usize> = const { Cell::new(0) };
-    static RUNNING: Cell<usize> = const { Cell::new(0) };
+    static BEGUN_HANDLERS: Cell<usize> = const { Cell::new(0) };
+    static RUNNING_HANDLERS: Cell<usize> = const { Cell::new(0) };
 }
 
 /// Returns how many handlers have begun on this thread, and how many are still running.
 pub(crate) fn handlers() -> (usize, usize) {
-    (BEGUN.get(), RUNNING.get())
+    (BEGUN_HANDLERS.get(), RUNNING_HANDLERS.get())
 }
 
 /// Counts a handler as running until it is dropped.
@@ -29,15 +29,15 @@ struct Handler;
 
 impl Handler {
     fn begin() -> Self {
-        BEGUN.set(BEGUN.get() + 1);
-        RUNNING.set(RUNNING.get() + 1);
+        BEGUN_HANDLERS.set(BEGUN_HANDLERS.get() + 1);
+        RUNNING_HANDLERS.set(RUNNING_HANDLERS.get() + 1);
         Self
     }
 }
 
 impl Drop for Handler {
     fn drop(&mut self) {
-        RUNNING.set(RUNNING.get() - 1);
+        RUNNING_HANDLERS.set(RUNNING_HANDLERS.get() - 1);
     }
 }
 
@@ -70,19 +70,19 @@ async fn flood(_: Request<HelloRequest>) -> Result<Response<BoxStream<HelloReply
     let handler = Handler::begin();
     let messages = stream::repeat_with(move || {
         _ = &handler;
-        SENT.set(SENT.get() + 10_000);
+        SENT_BYTES.set(SENT_BYTES.get() + 10_000);
         Ok(HelloReply { message: "x".repeat(10_000) })
     });
     Ok(Response::new(Box::pin(messages)))
 }
 
 thread_local! {
-    static SENT: Cell<usize> = const { Cell::new(0) };
+    static SENT_BYTES: Cell<usize> = const { Cell::new(0) };
 }
 
 /// Returns the number of bytes that floods have produced on this thread.
 pub(crate) fn flooded() -> usize {
-    SENT.get()
+    SENT_BYTES.get()
 }
 
 async fn large(request: Request<HelloRequest>) -> Reply {

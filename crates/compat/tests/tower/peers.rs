@@ -4,7 +4,7 @@ use crate::tower::*;
 use limits::{about, within};
 
 /// The HTTP/2 preface, and empty settings.
-const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
+const HTTP2_PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
 
 /// Connects an HTTP/2 client that grants each response a window of `bytes`.
 async fn with_window(
@@ -98,7 +98,7 @@ fn idle_http_2_peer_is_dropped_at_shutdown() {
     simulated(async |_| {
         let server = start("10.0.0.1:80", |server| server.idle_timeout(None));
         let mut silent = TcpStream::connect(server.address).await?;
-        silent.send(PREFACE).await?;
+        silent.send(HTTP2_PREFACE).await?;
         sleep(SECOND * 100).await;
         assert!(server.errors.borrow().is_empty(), "a complete preface timed out");
         let begun = Instant::now();

@@ -8,9 +8,9 @@ use std::process::Command;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
 
-const UPGRADE: &str = "connection: keep-alive, Upgrade\r\nupgrade: WebSocket\r\n";
-const KEY: &str = "sec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n";
-const VERSION: &str = "sec-websocket-version: 13\r\n";
+const UPGRADE_HEADERS: &str = "connection: keep-alive, Upgrade\r\nupgrade: WebSocket\r\n";
+const KEY_HEADER: &str = "sec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n";
+const VERSION_HEADER: &str = "sec-websocket-version: 13\r\n";
 
 /// Echoes messages, and counts them in a value that is not `Send`.
 pub(crate) async fn upgrade(upgrade: WebSocketUpgrade) -> Response {
@@ -52,14 +52,19 @@ fn invalid_upgrades_are_refused_as_by_axum() {
         let address = listener.local_addr()?;
         annulus::spawn(serve(listener, router).into_future());
         for (method, version, headers, status) in [
-            ("POST", "1.1", [UPGRADE, KEY, VERSION], 405),
-            ("GET", "1.1", ["", KEY, VERSION], 400),
-            ("GET", "1.1", ["connection: upgrade\r\n", KEY, VERSION], 400),
-            ("GET", "1.1", ["connection: upgrade\r\nupgrade: h2c\r\n", KEY, VERSION], 400),
-            ("GET", "1.1", [UPGRADE, "", VERSION], 400),
-            ("GET", "1.1", [UPGRADE, KEY, ""], 400),
-            ("GET", "1.1", [UPGRADE, KEY, "sec-websocket-version: 8\r\n"], 400),
-            ("GET", "1.0", [UPGRADE, KEY, VERSION], 426),
+            ("POST", "1.1", [UPGRADE_HEADERS, KEY_HEADER, VERSION_HEADER], 405),
+            ("GET", "1.1", ["", KEY_HEADER, VERSION_HEADER], 400),
+            ("GET", "1.1", ["connection: upgrade\r\n", KEY_HEADER, VERSION_HEADER], 400),
+            (
+                "GET",
+                "1.1",
+                ["connection: upgrade\r\nupgrade: h2c\r\n", KEY_HEADER, VERSION_HEADER],
+                400,
+            ),
+            ("GET", "1.1", [UPGRADE_HEADERS, "", VERSION_HEADER], 400),
+            ("GET", "1.1", [UPGRADE_HEADERS, KEY_HEADER, ""], 400),
+            ("GET", "1.1", [UPGRADE_HEADERS, KEY_HEADER, "sec-websocket-version: 8\r\n"], 400),
+            ("GET", "1.0", [UPGRADE_HEADERS, KEY_HEADER, VERSION_HEADER], 426),
         ] {
             let headers = headers.concat();
             let request =
@@ -133,7 +138,7 @@ fn client_without_a_websocket_library_is_served() {
     on_drivers(async || {
         let server = start("127.0.0.1:0", |server| server);
         let port = server.address.port().to_string();
-        let run = move || Command::new("python3").args(["-c", CLIENT, &port]).output();
+        let run = move || Command::new("python3").args(["-c", PYTHON_CLIENT, &port]).output();
         let output = annulus::spawn_blocking(run).await??;
         let errors = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{errors}");
@@ -143,7 +148,7 @@ fn client_without_a_websocket_library_is_served() {
 
 /// Without a library: a handshake, a masked text in two fragments with a ping between them, and a
 /// close.
-const CLIENT: &str = r#"
+const PYTHON_CLIENT: &str = r#"
 import base64, hashlib, os, socket, struct, sys
 peer = socket.create_connection(("127.0.0.1", int(sys.argv[1])), 100)
 key = base64.b64encode(os.urandom(16)).decode()
