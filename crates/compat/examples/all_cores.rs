@@ -133,11 +133,17 @@ async fn hello(State(app): State<App>, ConnectInfo(peer): ConnectInfo<SocketAddr
 }
 
 async fn note(State(app): State<App>, Path(name): Path<String>) -> Result<String, StatusCode> {
-    app.shared.notes.lock().expect("no panic").get(&name).cloned().ok_or(StatusCode::NOT_FOUND)
+    app.shared
+        .notes
+        .lock()
+        .expect("a shard panicked")
+        .get(&name)
+        .cloned()
+        .ok_or(StatusCode::NOT_FOUND)
 }
 
 async fn set_note(State(app): State<App>, Path(name): Path<String>, text: String) {
-    app.shared.notes.lock().expect("no panic").insert(name, text);
+    app.shared.notes.lock().expect("a shard panicked").insert(name, text);
 }
 
 async fn square(State(app): State<App>, Path(number): Path<i32>) -> Result<String, Unavailable> {
@@ -163,7 +169,7 @@ async fn metrics(State(app): State<App>) -> String {
     annulus::stats::prometheus(stats.iter().map(|(shard, stats)| (&**shard, stats))) + &own
 }
 
-/// How to reach the database.
+/// The database's address and user.
 #[derive(Clone)]
 struct Postgres {
     socket: String,
@@ -190,7 +196,7 @@ impl Manager for Postgres {
             Ok::<_, Error>(config.user(user).dbname("postgres").connect_raw(stream, NoTls).await?)
         });
         let (client, connection) = connecting.await?;
-        annulus::spawn(connection); // Ends once the client is gone.
+        annulus::spawn(connection); // The task ends once the client is dropped.
         Ok(client)
     }
 

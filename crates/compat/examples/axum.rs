@@ -38,7 +38,7 @@ async fn hello(Path(name): Path<String>) -> String {
 
 /// Waits for ctrl-c or SIGTERM.
 async fn stop() {
-    let mut end = signal(SignalKind::terminate()).expect("signals can be caught");
+    let mut end = signal(SignalKind::terminate()).expect("cannot catch signals");
     tokio::select! {
         _ = ctrl_c() => {}
         _ = end.recv() => {}

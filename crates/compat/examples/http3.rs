@@ -105,7 +105,7 @@ async fn serve_connection(incoming: Incoming, router: Router, stop: Cancellation
     }
 }
 
-/// Streams both bodies.
+/// Streams the bodies of the request and of the response.
 async fn answer(request: RequestResolver<h3_quinn::Connection, Bytes>, router: Router) -> Outcome {
     let (request, stream) = request.resolve_request().await?;
     let (mut send, receive) = stream.split();

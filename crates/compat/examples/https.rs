@@ -27,7 +27,7 @@ use tokio_util::sync::CancellationToken;
 
 /// Timeout of a handshake, of a request head, and of the remaining requests at shutdown.
 const STEP_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long a connection may be idle, and how long a client may fail to read.
+/// Maximum time for which a connection may be idle, and for which a client may fail to read.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Detects a vanished client after 25 seconds without a byte.

@@ -49,8 +49,8 @@ impl Backend for Files {
     }
 }
 
-/// `ServeDir` answers 404 if a path uses a file as a directory. It recognises that error only by
-/// its OS error number, which annulus errors lack because they also carry the failed operation.
+/// `ServeDir` responds with 404 if a path uses a file as a directory. It recognises that error only
+/// by its OS error number, which annulus errors lack because they also carry the failed operation.
 fn as_not_found(error: io::Error) -> io::Error {
     match error.kind() {
         ErrorKind::NotADirectory => io::Error::new(ErrorKind::NotFound, error),

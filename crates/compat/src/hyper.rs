@@ -79,7 +79,7 @@ pub struct Io<S> {
     early_answer: EarlyAnswer,
 }
 
-/// How a client reacts if the server closes before it has read the request.
+/// What a write does if the server closes before it has read the request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum EarlyAnswer {
     /// The write fails.
@@ -87,7 +87,7 @@ enum EarlyAnswer {
     Ignored,
     /// The write waits for reads, which return the response sent before the close, or an error.
     Awaited,
-    /// A write has failed and is waiting.
+    /// A write has failed, and waits for the reads.
     Due,
 }
 

@@ -3,9 +3,10 @@
 use std::io;
 use std::task::{Context, Poll};
 
-/// Lets a reader answer the bytes it has read before it sees the end of the stream. hyper checks
-/// for the end in the same poll, and drops a request that it has not answered yet. A client such as
-/// `nc -N` shuts down its sending direction right after the request and waits for the reply.
+/// Lets a reader answer the bytes it has read before it learns of the end of the stream. hyper
+/// checks for the end in the same poll, and drops a request that it has not answered yet. A client
+/// such as `nc -N` shuts down its sending direction right after the request and waits for the
+/// reply.
 #[derive(Debug, Default)]
 pub(crate) struct LateEnd {
     has_read: bool,

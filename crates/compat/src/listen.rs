@@ -49,14 +49,14 @@ pub trait Listen {
     /// Returns the next connection. After an error the server waits a second and calls it again.
     ///
     /// # Errors
-    /// If no connection can be accepted now.
+    /// Fails if no connection can be accepted now.
     fn poll_accept(&mut self, cx: &mut Context<'_>)
     -> Poll<io::Result<(Self::Stream, Self::Peer)>>;
 
     /// Returns the address that the listener is bound to.
     ///
     /// # Errors
-    /// If the runtime has ended.
+    /// Fails if the runtime has ended.
     fn local_addr(&self) -> io::Result<Self::Peer>;
 }
 

@@ -34,7 +34,8 @@ pub struct OnThread<T: ?Sized> {
 // SAFETY: the value is accessed and dropped only on the thread that created it; `is_here` is
 // checked before each access and before the drop.
 unsafe impl<T: ?Sized> Send for OnThread<T> {}
-// SAFETY: as above.
+// SAFETY: a shared reference gives access to the value only on the thread that created it, because
+// `is_here` is checked before each access.
 unsafe impl<T: ?Sized> Sync for OnThread<T> {}
 
 impl<T> OnThread<T> {
@@ -56,7 +57,7 @@ impl<T: ?Sized> OnThread<T> {
     /// Returns the value.
     ///
     /// # Errors
-    /// On a thread other than the one that created it.
+    /// Fails on a thread other than the one that created it.
     pub fn try_mut(&mut self) -> Result<&mut T, WrongThread>
     where
         T: Unpin,
@@ -67,7 +68,7 @@ impl<T: ?Sized> OnThread<T> {
     /// Returns the value.
     ///
     /// # Errors
-    /// On a thread other than the one that created it.
+    /// Fails on a thread other than the one that created it.
     pub fn try_ref(&self) -> Result<&T, WrongThread> {
         self.check()?;
         Ok(&self.value)
@@ -76,7 +77,7 @@ impl<T: ?Sized> OnThread<T> {
     /// Returns the value, pinned.
     ///
     /// # Errors
-    /// On a thread other than the one that created it.
+    /// Fails on a thread other than the one that created it.
     pub fn try_pin(&mut self) -> Result<Pin<&mut T>, WrongThread> {
         self.check()?;
         Ok(self.value.as_mut())
@@ -115,7 +116,7 @@ impl<F: Future + ?Sized> Future for OnThread<F> {
 /// For axum state and tower services, which are cloned for each request.
 impl<T: Clone> Clone for OnThread<T> {
     /// # Panics
-    /// On a thread other than the one that created it.
+    /// Panics on a thread other than the one that created it.
     fn clone(&self) -> Self {
         let value = self.try_ref().unwrap_or_else(|wrong| panic!("{wrong}"));
         let value = ManuallyDrop::new(Box::pin(value.clone()));
@@ -200,7 +201,7 @@ mod tests {
         assert_eq!(Rc::strong_count(&count), 2);
     }
 
-    /// A future that other memory points to is not freed without being dropped.
+    /// Dropped on another thread, a pinned future that other memory points to keeps its memory.
     #[test]
     fn pinned_value_dropped_on_another_thread_is_leaked_in_place() {
         let notify: &'static tokio::sync::Notify = Box::leak(Box::default());

@@ -25,7 +25,7 @@ impl<S> SendStream<S> {
     /// Returns the stream.
     ///
     /// # Errors
-    /// On a thread other than the one that created it.
+    /// Fails on a thread other than the one that created it.
     pub fn try_ref(&self) -> io::Result<&S> {
         Ok(self.stream.try_ref()?)
     }

@@ -31,8 +31,8 @@ use tokio::runtime::{Builder, EnterGuard, Handle};
 /// Timers use the real clock, even under a simulated kernel. With several shards, call it on each.
 ///
 /// # Errors
-/// If the runtime or its thread cannot be created, for example because descriptors have run out.
-/// The next call tries again.
+/// Fails if the runtime or its thread cannot be created, for example because descriptors have run
+/// out. The next call tries again then.
 pub fn with_tokio() -> io::Result<EnterGuard<'static>> {
     static TOKIO_HANDLE: Mutex<Option<&'static Handle>> = Mutex::new(None);
     let mut known = TOKIO_HANDLE.lock().unwrap_or_else(PoisonError::into_inner);
@@ -44,5 +44,5 @@ pub fn with_tokio() -> io::Result<EnterGuard<'static>> {
         // There is only one handle, and it lives as long as the process.
         *known = Some(Box::leak(Box::new(handle)));
     }
-    Ok(known.expect("the handle was created above").enter())
+    Ok(known.expect("the handle was not created").enter())
 }

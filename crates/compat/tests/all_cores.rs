@@ -36,7 +36,8 @@ use tonic::transport::Server;
 use tonic::{Request, Status};
 use tower::Layer;
 
-/// Connections after which every thread must have got one. The kernel distributes them at random.
+/// Maximum number of connections until every thread must have got one. The kernel distributes them
+/// at random.
 const MAX_CONNECTIONS: usize = 1000;
 
 /// A listener that counts accepted connections.
@@ -132,7 +133,7 @@ fn all_shards_serve_axum_and_tonic() {
     }
 }
 
-/// Serves on one thread per CPU, and sends requests until each has accepted a connection.
+/// Serves on one thread per CPU, and sends requests until each thread has accepted a connection.
 fn on_guests<S: Future<Output = Outcome>, C: Future<Output = Outcome>>(
     server: impl Fn(Incoming<Counted<TcpListener>>, CancellationToken) -> S + Sync,
     client: impl Fn(SocketAddr) -> C + Send,
@@ -228,7 +229,7 @@ fn axum_and_tonic_over_a_unix_socket() {
 fn state_that_is_not_send_works_in_on_thread() {
     everywhere(async || {
         let count = async |State(count): State<OnThread<Rc<Cell<u32>>>>| {
-            let count = count.try_ref().expect("here");
+            let count = count.try_ref().expect("used on another thread");
             count.update(|count| count + 1);
             count.get().to_string()
         };

@@ -169,7 +169,7 @@ fn a_websocket_echoes() {
         for round in 0..100 {
             let text = "x".repeat(round * 100);
             socket.send(text.clone().into()).await?;
-            let answer = socket.next().await.expect("an answer")?;
+            let answer = socket.next().await.expect("no answer arrived")?;
             assert_eq!(answer.into_text()?.as_str(), text);
         }
         socket.close(None).await?;

@@ -56,7 +56,7 @@ fn on_tokio_alone() {
         converse(listener, address).await
     };
     let within = async { tokio::time::timeout(Duration::from_secs(60), body).await };
-    runtime.block_on(within).expect("a hang").unwrap();
+    runtime.block_on(within).expect("the test hangs").unwrap();
 }
 
 #[test]

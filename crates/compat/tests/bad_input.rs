@@ -25,18 +25,18 @@ const HEADER_TIMEOUT: Duration = Duration::from_secs(5);
 const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 const GET_REQUEST: &str = "GET /1 HTTP/1.1\r\nhost: x\r\n\r\n";
 
-/// Number of truncated bodies that the server saw.
+/// Number of truncated bodies that the server received.
 #[derive(Clone, Default)]
 struct Seen(Rc<Cell<u32>>);
 
-/// Panics for `/panic`, ignores the body for `/ignore`, delays `/slow`, answers `/N` with N bytes,
-/// and echoes other POST bodies.
+/// Panics for `/panic`, ignores the body for `/ignore`, delays `/slow`, responds to `/N` with N
+/// bytes, and echoes other POST bodies.
 async fn answer(
     seen: Seen,
     request: Request<Incoming>,
 ) -> Result<Response<Full<Bytes>>, hyper::Error> {
     let path = request.uri().path().to_owned();
-    assert_ne!(path, "/panic", "as requested");
+    assert_ne!(path, "/panic", "panics on request");
     if path == "/ignore" {
         return Ok(Response::new(Full::new(Bytes::from("ignored"))));
     }
@@ -210,7 +210,7 @@ fn connection_without_a_request_is_closed_at_the_header_timeout() {
     });
 }
 
-/// The default limits.
+/// Tests the default limits.
 #[test]
 fn silent_and_idle_connections_are_closed_by_default() {
     simulated(async |_| {
@@ -254,7 +254,7 @@ fn stream_fails_on_another_thread_and_still_works_on_its_own() {
         for error in errors {
             assert!(error.starts_with("used on a thread other than"), "{error}");
         }
-        let stream = moved.try_mut().expect("on its own thread");
+        let stream = moved.try_mut().expect("used on another thread");
         stream.send("here").await.unwrap();
         assert_eq!(&*peer.recv_exact(4).await.unwrap(), b"here");
     });

@@ -84,7 +84,9 @@ async fn answers(address: SocketAddr) -> usize {
         io::Result::Ok(())
     };
     // With a limit of zero, the connection ends or is reset.
-    _ = timeout(Duration::from_secs(20), ask).await.expect("the server answers or closes");
+    _ = timeout(Duration::from_secs(20), ask)
+        .await
+        .expect("the server neither answered nor closed");
     received.windows(12).filter(|window| *window == b"HTTP/1.1 200").count()
 }
 
@@ -126,7 +128,7 @@ fn server_accepts_max_and_zero() {
                 assert!(limit == ZERO_LIMIT || answered == 3, "{name} {limit:?}: {answered}");
                 stop.cancel();
                 let ended = timeout(Duration::from_secs(20), server).await;
-                ended.expect("the server ends").expect("no panic")?;
+                ended.expect("the server did not end").expect("the server panicked")?;
             }
         }
         Ok(())
@@ -189,7 +191,8 @@ fn connectors_and_timers_accept_max_and_zero() {
 
 #[test]
 fn handshake_timeouts_accept_max_and_zero() {
-    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).expect("a certificate");
+    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()])
+        .expect("cannot create a certificate");
     let (certificate, key) = (made.cert.pem(), made.signing_key.serialize_pem());
     on_drivers(|| async {
         let mut roots = rustls::RootCertStore::empty();

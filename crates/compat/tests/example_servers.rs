@@ -34,7 +34,7 @@ fn grpc_client_is_answered_and_the_server_exits_on_a_signal() {
     }
 }
 
-/// Answers one request with its own head.
+/// Responds to one request with the head of that request.
 fn upstream() -> (String, thread::JoinHandle<io::Result<()>>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let origin = format!("http://{}", listener.local_addr().unwrap());
@@ -85,7 +85,8 @@ fn is_probed(server: SocketAddrV4, client: SocketAddrV4) -> bool {
     })
 }
 
-/// Otherwise a client that vanishes would hold its connection forever.
+/// The servers probe their clients, because a client that vanishes would otherwise hold its
+/// connection forever.
 #[test]
 fn every_server_probes_silent_clients() {
     let any = "127.0.0.1:0";

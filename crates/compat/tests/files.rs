@@ -42,7 +42,8 @@ async fn ask(address: SocketAddr, line: &str, fields: &str) -> std::io::Result<A
     while let Some(lease) = client.recv().await? {
         answer.extend_from_slice(&lease);
     }
-    let end = answer.windows(4).position(|four| four == b"\r\n\r\n").expect("a head") + 4;
+    let end =
+        answer.windows(4).position(|four| four == b"\r\n\r\n").expect("the answer has no head") + 4;
     let body = answer.split_off(end);
     Ok(Answer { head: String::from_utf8_lossy(&answer).into_owned(), body })
 }

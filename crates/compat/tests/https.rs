@@ -61,7 +61,7 @@ impl Server {
         String::from_utf8(asked.stdout).unwrap()
     }
 
-    /// Ends the program like ctrl-c.
+    /// Ends the program as ctrl-c does.
     fn interrupt(self) {
         self.program.ends_by("INT");
         assert!(
@@ -74,11 +74,11 @@ impl Server {
 fn curl(arguments: &[&str]) -> Output {
     let mut curl = Command::new("curl");
     curl.args(["-sS", "--noproxy", "*", "--max-time", "30"]).args(arguments);
-    curl.output().expect("curl runs")
+    curl.output().expect("cannot run curl")
 }
 
-/// Returns true if a client is installed. Otherwise prints which test is skipped, bypassing the
-/// output capture.
+/// Returns true if a client is installed. Otherwise prints, past the output capture, which test is
+/// skipped.
 fn has(client: &str, version: &str) -> bool {
     let found = Command::new(client).arg(version).output().is_ok();
     if !found {
@@ -115,7 +115,7 @@ fn check(name: &str, driver: &str, path: &str, [two, one]: [&str; 2]) {
     server.interrupt();
 }
 
-/// Handshakes with a second implementation.
+/// Tests handshakes with a second implementation of TLS.
 fn by_openssl(server: &Server) {
     let target = format!("127.0.0.1:{}", server.port);
     for (version, alpn, says) in
@@ -124,7 +124,7 @@ fn by_openssl(server: &Server) {
         let mut client = Command::new("openssl");
         client.args(["s_client", "-connect", &target, "-servername", "localhost", version]);
         client.args(["-alpn", alpn, "-verify_return_error", "-CAfile", &certificate().0]);
-        let ran = client.stdin(Stdio::null()).output().expect("openssl runs");
+        let ran = client.stdin(Stdio::null()).output().expect("cannot run openssl");
         let text = String::from_utf8_lossy(&ran.stdout);
         assert!(ran.status.success() && text.contains(says), "{text}");
         assert!(text.contains("Verify return code: 0 (ok)"), "{text}");
@@ -212,9 +212,9 @@ fn address_may_follow_the_options() {
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    let mut lines = BufReader::new(child.stdout.take().expect("piped")).lines();
-    let mut said =
-        [lines.next(), lines.next()].map(|line| line.expect("the address is printed").unwrap());
+    let mut lines = BufReader::new(child.stdout.take().expect("the output is not piped")).lines();
+    let mut said = [lines.next(), lines.next()]
+        .map(|line| line.expect("the address was not printed").unwrap());
     _ = child.kill();
     _ = child.wait();
     said.sort();

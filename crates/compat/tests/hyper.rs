@@ -175,7 +175,7 @@ fn panicking_handler_ends_only_its_connection() {
         annulus::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
                 let handler = service_fn(async |request: Request<Incoming>| {
-                    assert_ne!(request.uri().path(), "/panic", "as requested");
+                    assert_ne!(request.uri().path(), "/panic", "panics on request");
                     Ok::<_, hyper::Error>(Response::new(Full::new(Bytes::from("fine"))))
                 });
                 let builder = hyper::server::conn::http1::Builder::new();
@@ -201,7 +201,7 @@ fn half_closed_client_gets_its_response() {
             let mut client = TcpStream::connect(address).await?;
             client.send("GET /nothing HTTP/1.1\r\nhost: x\r\n\r\n").await?;
             client.shutdown().await?;
-            let status = client.recv().await?.expect("an answer");
+            let status = client.recv().await?.expect("no answer arrived");
             assert!(status.starts_with(b"HTTP/1.1 404"), "{status:?}");
         }
         Ok(())

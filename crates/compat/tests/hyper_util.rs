@@ -147,7 +147,7 @@ fn response_carries_the_addresses_of_its_connection() {
         let options = ConnectOptions::new().source([127, 0, 0, 5].into());
         let client: Pooled = builder().build(Connector::new().options(options));
         let response = client.request(post(&format!("http://{address}/"), "")).await?;
-        let ends = response.extensions().get::<ConnectionInfo>().expect("info");
+        let ends = response.extensions().get::<ConnectionInfo>().expect("no connection info");
         assert_eq!(ends.peer_addr, address);
         assert_eq!(ends.local_addr.ip().to_string(), "127.0.0.5");
         Ok(())
@@ -206,8 +206,8 @@ fn error_names_every_failed_address() {
     });
 }
 
-/// Connects to a host with two addresses, with no route to the `silent` ones. Returns the result
-/// and how long it took.
+/// Connects to a host with two addresses, with no route to the `silent` ones. Returns the result,
+/// and the time that the attempt took.
 fn beside_a_silent_address(
     connector: Connector,
     options: ConnectOptions,
@@ -302,7 +302,7 @@ fn connection_closed_by_the_server_is_replaced() {
             stream.recv().await?;
             stream.send("HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").await?;
             stream.shutdown().await?;
-            // The client closes its side when it sees the end.
+            // The client closes its side when it receives the end.
             while let Some(lease) = stream.recv().await? {
                 drop(lease);
             }
@@ -330,7 +330,7 @@ fn graceful_shutdown_finishes_requests_in_progress() {
         annulus::spawn(async move {
             let (stream, _) = listener.accept().await.unwrap();
             let slow = service_fn(move |request| {
-                let (begun, may_go_on) = once.take().expect("one request");
+                let (begun, may_go_on) = once.take().expect("a second request arrived");
                 async move {
                     begun.send(()).unwrap();
                     may_go_on.await.unwrap();

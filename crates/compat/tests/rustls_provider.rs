@@ -24,7 +24,7 @@ fn from_pem_uses_the_process_default_provider() {
     let cipher_suites =
         all.cipher_suites.iter().filter(|suite| suite.suite() == CHOSEN_SUITE).copied();
     let chosen = CryptoProvider { cipher_suites: cipher_suites.collect(), ..all.clone() };
-    chosen.install_default().expect("no default provider yet");
+    chosen.install_default().expect("the process already has a default provider");
     assert_eq!(suites(&acceptor()), 1);
 
     on_drivers(async || {

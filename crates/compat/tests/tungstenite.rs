@@ -13,7 +13,7 @@ use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
 use tokio_tungstenite::tungstenite::{Error, Message, Utf8Bytes};
 use tokio_tungstenite::{WebSocketStream, accept_async_with_config, client_async};
 
-/// The longest message that the server accepts.
+/// Number of bytes of the longest message that the server accepts.
 const MAX_MESSAGE_BYTES: usize = 1 << 20;
 
 /// Echoes text and binary messages until the client closes; returns how it ended.
@@ -108,7 +108,7 @@ async fn refused(bytes: Vec<u8>) -> Result<Error, Failure> {
     stream.send(bytes).await?;
     // Read the server's close frame, if it sends one, and the end.
     while let Ok(Some(_)) = stream.recv().await {}
-    Ok(server.await?.expect_err("a bad frame"))
+    Ok(server.await?.expect_err("a bad frame was accepted"))
 }
 
 async fn bad_frames() -> Outcome {
@@ -141,7 +141,7 @@ async fn refused_half() -> Result<Error, Failure> {
     let mut stream = client.into_inner();
     stream.send(vec![0x82, 0x80 | 100, 0, 0, 0, 0, b'h']).await?;
     drop(stream);
-    Ok(server.await?.expect_err("half a message"))
+    Ok(server.await?.expect_err("half a message was accepted"))
 }
 
 #[test]

@@ -67,12 +67,12 @@ async fn kept_alive() -> Sse<impl futures_util::Stream<Item = Result<Event, Infa
 async fn buffered() -> String {
     let double = tower::service_fn(async |number: u32| Ok::<_, Infallible>(2 * number));
     let double = Buffer::new(double, 8);
-    double.oneshot(21).await.expect("the service answers").to_string()
+    double.oneshot(21).await.expect("the service failed").to_string()
 }
 
 async fn file() -> String {
     let text = tokio::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml")).await;
-    text.expect("Cargo.toml can be read")
+    text.expect("cannot read Cargo.toml")
         .lines()
         .find(|line| line.contains("clippy"))
         .unwrap_or("")
@@ -122,7 +122,10 @@ fn router(shared: Shared) -> Router {
         )
         .route("/kept-alive", get(kept_alive))
         .route("/buffer", get(buffered))
-        .route("/spawn", get(async || tokio::spawn(async { "42" }).await.expect("no panic")))
+        .route(
+            "/spawn",
+            get(async || tokio::spawn(async { "42" }).await.expect("the task panicked")),
+        )
         .route("/file", get(file))
         .nest_service("/files", ServeDir::new(env!("CARGO_MANIFEST_DIR")))
         .route(
@@ -131,14 +134,14 @@ fn router(shared: Shared) -> Router {
                 tokio::net::TcpStream::connect(shared.address)
                     .await
                     .map(|_| "connected")
-                    .expect("the server listens")
+                    .expect("the server does not listen")
             }),
         )
         .route(
             "/reqwest",
             get(async |State(shared): State<Shared>| {
                 let page = reqwest::get(format!("http://{}/hello/you", shared.address)).await;
-                page.expect("an answer").text().await.expect("text")
+                page.expect("no answer arrived").text().await.expect("the answer is not text")
             }),
         )
         .route("/own-ws", get(own_upgrade))
@@ -200,7 +203,7 @@ async fn speaks_websocket(server: &mut Server, path: &str) -> Result<bool, commo
     let url = format!("ws://{}{path}", server.address);
     let (mut socket, _) = tokio_tungstenite::client_async(url, stream).await?;
     socket.send("hello".into()).await?;
-    Ok(server.got.recv().await.expect("the handler ends"))
+    Ok(server.got.recv().await.expect("the handler did not end"))
 }
 
 /// Checks that the handler of this path panics without tokio, and that the reported error says how
@@ -208,7 +211,7 @@ async fn speaks_websocket(server: &mut Server, path: &str) -> Result<bool, commo
 async fn is_refused(server: &Server, path: &str) -> Outcome {
     let answer = ask(server.address, path).await?;
     assert!(answer.starts_with("HTTP/1.1 500 "), "{path}: {answer}");
-    let error = server.errors.borrow_mut().pop().expect("the error is reported");
+    let error = server.errors.borrow_mut().pop().expect("no error was reported");
     for part in ["the service panicked: th", "annulus_compat::with_tokio()", "annulus_tokio::run"] {
         assert!(error.contains(part), "{path}: {error}");
     }
@@ -249,11 +252,11 @@ fn with_tokio_everything_works_except_axum_upgrades() {
 fn with_tokio_is_one_runtime_for_all_threads() {
     let ids = [(), ()].map(|()| {
         std::thread::spawn(|| {
-            let _tokio = with_tokio().expect("a runtime");
+            let _tokio = with_tokio().expect("cannot create a runtime");
             tokio::runtime::Handle::current().id()
         })
     });
-    let [one, other] = ids.map(|thread| thread.join().expect("no panic"));
+    let [one, other] = ids.map(|thread| thread.join().expect("the thread panicked"));
     assert_eq!(one, other);
 }
 
@@ -291,9 +294,9 @@ mod sqlx_too {
         let ask = async move || {
             let at = PgConnectOptions::new().host("127.0.0.1").port(port);
             let at = at.username("annulus").database("postgres");
-            let pool = PgPoolOptions::new().connect_with(at).await.expect("a connection");
+            let pool = PgPoolOptions::new().connect_with(at).await.expect("cannot connect");
             let answer = sqlx::query_scalar::<_, i64>("SELECT $1::int8 * 7").bind(6_i64);
-            answer.fetch_one(&pool).await.expect("an answer").to_string()
+            answer.fetch_one(&pool).await.expect("the query failed").to_string()
         };
         start_with("127.0.0.1:0", |_| Router::new().route("/sqlx", get(ask)))
     }

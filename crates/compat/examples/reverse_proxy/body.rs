@@ -56,7 +56,8 @@ impl Passed {
     }
 }
 
-/// A body that ended too early, with the status to return to the client that sent it.
+/// The error of a body that ended too early, with the status to return to the client that sent the
+/// body.
 #[derive(Debug)]
 pub(crate) struct Broken {
     pub(crate) status: StatusCode,

@@ -73,7 +73,7 @@ fn list(headers: &HeaderMap, name: HeaderName) -> impl Iterator<Item = &str> {
     lines.flat_map(|line| line.split(',')).map(str::trim)
 }
 
-/// Requests or accepts an upgrade to WebSocket.
+/// Makes a message request or accept an upgrade to WebSocket.
 pub(crate) fn set_upgrade(headers: &mut HeaderMap) {
     headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
     headers.insert(UPGRADE, HeaderValue::from_static(WEBSOCKET));
@@ -83,8 +83,8 @@ pub(crate) fn set_upgrade(headers: &mut HeaderMap) {
 /// (RFC 9112, 3.2.2). `None` if an HTTP/1.0 request has no host.
 ///
 /// # Errors
-/// If the header is missing in HTTP/1.1, occurs twice, or is not a valid host: servers behind the
-/// proxy might each choose a different one.
+/// Fails if the header is missing in HTTP/1.1, occurs twice, or is not a valid host, because
+/// servers behind the proxy might each choose a different one.
 pub(crate) fn host_of<B>(request: &Request<B>) -> Result<Option<HeaderValue>, &'static str> {
     let mut lines = request.headers().get_all(HOST).iter();
     let (line, another) = (lines.next(), lines.next());
@@ -112,7 +112,7 @@ pub(crate) fn join_cookies(headers: &mut HeaderMap) {
     let lines: Vec<&[u8]> = headers.get_all(COOKIE).iter().map(HeaderValue::as_bytes).collect();
     if lines.len() > 1 {
         let joined = HeaderValue::from_bytes(&lines.join(&b"; "[..]))
-            .expect("joined header values are a valid value");
+            .expect("the joined header values are not a valid value");
         headers.insert(COOKIE, joined);
     }
 }
@@ -126,7 +126,7 @@ pub(crate) fn add_via(headers: &mut HeaderMap, version: Version, name: &str) {
         _ => "1.1",
     };
     let via = HeaderValue::try_from(format!("{version} {name}"))
-        .expect("a version and a name are a valid value");
+        .expect("the version and the name are not a valid value");
     headers.append(VIA, via);
 }
 
@@ -140,7 +140,7 @@ pub(crate) fn add_forwarded_for(headers: &mut HeaderMap, client: IpAddr) {
     let before = headers.get_all(FORWARDED_FOR).iter().filter_map(|value| value.to_str().ok());
     let mut all: Vec<String> = before.map(str::to_owned).collect();
     all.push(client.to_string());
-    let value =
-        HeaderValue::try_from(all.join(", ")).expect("text and an address are a valid value");
+    let value = HeaderValue::try_from(all.join(", "))
+        .expect("the text and the address are not a valid value");
     headers.insert(FORWARDED_FOR, value);
 }

@@ -73,30 +73,31 @@ struct Expect(Mutex<Option<oneshot::Sender<()>>>);
 
 impl Expect {
     fn grant(&self) {
-        if let Some(wanted) = self.0.lock().expect("no panic").take() {
+        if let Some(wanted) = self.0.lock().expect("a holder panicked").take() {
             _ = wanted.send(());
         }
     }
 
     fn is_granted(&self) -> bool {
-        self.0.lock().expect("no panic").is_none()
+        self.0.lock().expect("a holder panicked").is_none()
     }
 }
 
 /// Timeouts, and the maximum number of upgraded connections.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
-    /// To accept a connection.
+    /// Time in which the upstream must accept a connection.
     pub(crate) connect: Duration,
-    /// To accept a body that waits for consent (`Expect`). After that the body is sent anyway.
+    /// Time in which the upstream must accept a body that waits for its consent (`Expect`). After
+    /// that the body is sent anyway.
     pub(crate) consent: Duration,
-    /// From the end of a request to the head of its response.
+    /// Time from the end of a request to the head of its response.
     pub(crate) response: Duration,
-    /// For each part of a body, in either direction.
+    /// Time for each part of a body, in either direction.
     pub(crate) progress: Duration,
-    /// Until a connection without requests is closed.
+    /// Time after which a connection without requests is closed.
     pub(crate) idle: Duration,
-    /// Until an upgraded connection without traffic in either direction is closed.
+    /// Time after which an upgraded connection without traffic in either direction is closed.
     pub(crate) tunnel_idle: Duration,
     /// Maximum number of upgraded connections at once.
     pub(crate) tunnels: usize,
@@ -214,8 +215,8 @@ impl Proxy {
         }
     }
 
-    /// Sends a request to the upstream. If the upstream has just closed the pooled connection, a
-    /// request that is safe to repeat is sent again.
+    /// Sends a request to the upstream. If the upstream has just closed the pooled connection,
+    /// repeats the request if that is safe.
     async fn ask(&self, request: Request<Passed>) -> Result<Response<Incoming>, Error> {
         let is_repeatable = is_repeatable(&request);
         let (head, body) = request.into_parts();
@@ -231,7 +232,7 @@ impl Proxy {
     /// Rewrites a request for the upstream.
     ///
     /// # Errors
-    /// If the client's request is invalid; the text says why.
+    /// Fails if the client's request is invalid. The error's text says why.
     fn rewritten(
         &self,
         mut request: Request<Incoming>,
@@ -329,7 +330,7 @@ impl Proxy {
 fn at_upstream(upstream: &Uri, uri: &Uri) -> Uri {
     let mut parts = upstream.clone().into_parts();
     parts.path_and_query = uri.path_and_query().cloned().or(parts.path_and_query);
-    Uri::from_parts(parts).expect("a scheme, a host and a path form a URI")
+    Uri::from_parts(parts).expect("the scheme, the host and the path form no URI")
 }
 
 fn refuse(status: StatusCode, text: &str) -> Answer {
@@ -339,8 +340,8 @@ fn refuse(status: StatusCode, text: &str) -> Answer {
     response
 }
 
-/// Returns true for GET and HEAD without a body: they change nothing, so it does not matter if the
-/// upstream has seen the first attempt.
+/// Returns true for GET and HEAD without a body. They change nothing, so it does not matter whether
+/// the upstream has received the first attempt.
 fn is_repeatable(request: &Request<Passed>) -> bool {
     matches!(*request.method(), Method::GET | Method::HEAD)
         && request.body().is_end_stream()

@@ -19,7 +19,7 @@ use tower_service::Service;
 /// `tower_service::Service<Uri>`.
 ///
 /// Like [`TcpStream::connect`], it looks names up on another thread, and uses the first of several
-/// addresses that answers. `TCP_NODELAY` is on.
+/// addresses that accepts. `TCP_NODELAY` is on.
 ///
 /// A server may respond and close before it has read the whole request, such as with 413 for a body
 /// that is too large. The client then gets the response, not the error of the failed write.
@@ -65,8 +65,8 @@ impl Default for Connector {
 }
 
 impl Connector {
-    /// Creates a connector with default socket options, and with only the system's time limit
-    /// (minutes).
+    /// Creates a connector with default socket options, and with only the system's time limit,
+    /// which is minutes.
     pub fn new() -> Self {
         Self::default()
     }

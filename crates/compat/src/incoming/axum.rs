@@ -18,11 +18,11 @@ where
     type Io = SendStream<L::Stream>;
     type Addr = L::Peer;
 
-    /// Retries a second after a listener error. Once the runtime has ended it waits forever; a
+    /// Retries a second after a listener error. Once the runtime has ended, it waits forever, and a
     /// graceful shutdown still ends the server.
     ///
     /// # Panics
-    /// If it is polled on a thread other than the one that created it.
+    /// Panics if it is polled on a thread other than the one that created it.
     fn accept(&mut self) -> impl Future<Output = (Self::Io, L::Peer)> + Send {
         let listener = self.listener.try_mut();
         OnThread::new(async move {

@@ -85,7 +85,7 @@ use std::io;
 #[derive(Debug)]
 pub struct Incoming<L = TcpListener> {
     listener: OnThread<L>,
-    /// Whether an error has occurred that would recur on every call.
+    /// True after an error that would recur on every call.
     #[cfg(feature = "tonic-transport")]
     has_ended: bool,
 }
@@ -113,7 +113,7 @@ impl<L: Listen> Incoming<L> {
     /// Returns the address that the listener is bound to.
     ///
     /// # Errors
-    /// On a thread other than the one that created it, or after the runtime has ended.
+    /// Fails on a thread other than the one that created it, or after the runtime has ended.
     pub fn local_addr(&self) -> io::Result<L::Peer> {
         self.listener.try_ref()?.local_addr()
     }

@@ -73,7 +73,7 @@ use std::sync::Arc;
 /// the system chooses a port.
 ///
 /// # Errors
-/// The same as [`UdpSocket::bind`], or if called outside a runtime.
+/// Fails as [`UdpSocket::bind`] does, and if called outside a runtime.
 pub fn server(config: ServerConfig, address: SocketAddr) -> io::Result<Endpoint> {
     endpoint(EndpointConfig::default(), Some(config), UdpSocket::bind(address)?)
 }
@@ -82,7 +82,7 @@ pub fn server(config: ServerConfig, address: SocketAddr) -> io::Result<Endpoint>
 /// IPv4 peers, `0.0.0.0:0` only IPv4 peers.
 ///
 /// # Errors
-/// The same as [`UdpSocket::bind`], or if called outside a runtime.
+/// Fails as [`UdpSocket::bind`] does, and if called outside a runtime.
 pub fn client(address: SocketAddr) -> io::Result<Endpoint> {
     let options = UdpOptions::new();
     let options = if address.is_ipv6() { options.only_v6(false) } else { options };
@@ -93,7 +93,7 @@ pub fn client(address: SocketAddr) -> io::Result<Endpoint> {
 /// must not be connected.
 ///
 /// # Errors
-/// The same as [`Socket::new`], or if called outside a runtime.
+/// Fails as [`Socket::new`] does, and if called outside a runtime.
 pub fn endpoint(
     config: EndpointConfig,
     server: Option<ServerConfig>,

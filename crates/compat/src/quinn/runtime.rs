@@ -40,7 +40,7 @@ impl Runtime {
     /// Returns the runtime that is running on this thread.
     ///
     /// # Errors
-    /// If called outside a runtime.
+    /// Fails if called outside a runtime.
     pub fn new() -> io::Result<Self> {
         Ok(Self { handle: annulus::handle()?, origin: Origin::new() })
     }
@@ -58,8 +58,8 @@ impl quinn::Runtime for Runtime {
     }
 
     /// # Errors
-    /// On a thread other than the runtime's. `Unsupported` under a simulated kernel: create the
-    /// endpoint from an annulus socket there.
+    /// Fails on a thread other than the runtime's. Fails with `Unsupported` under a simulated
+    /// kernel; create the endpoint from an annulus socket there.
     fn wrap_udp_socket(&self, socket: std::net::UdpSocket) -> io::Result<Arc<dyn AsyncUdpSocket>> {
         Ok(Arc::new(Socket::new(UdpSocket::from_std(socket)?)?))
     }

@@ -48,8 +48,8 @@ impl Socket {
     /// are optional: they are skipped if the system does not support them.
     ///
     /// # Errors
-    /// `InvalidInput` for a connected socket. Also outside a runtime, or if the system rejects
-    /// another option.
+    /// Fails with `InvalidInput` for a connected socket. Also fails outside a runtime, or if the
+    /// system rejects another option.
     pub fn new(socket: UdpSocket) -> io::Result<Self> {
         if let Ok(peer) = socket.peer_addr() {
             let text = format!(
@@ -66,9 +66,9 @@ impl Socket {
     }
 
     /// # Errors
-    /// On another thread.
+    /// Fails on another thread.
     fn socket(&self) -> io::Result<&UdpSocket> {
-        let socket = self.socket.as_ref().expect("only drop takes the socket");
+        let socket = self.socket.as_ref().expect("the socket was taken before the drop");
         Ok(socket.try_ref()?)
     }
 }
@@ -83,8 +83,8 @@ impl AsyncUdpSocket for Socket {
     fn try_send(&self, transmit: &udp::Transmit<'_>) -> io::Result<()> {
         let (socket, how) = (self.socket()?, transmit_of(transmit));
         let send = || socket.try_send(transmit.contents, &how);
-        // The error may be a pending one from an earlier datagram to the same address. This
-        // datagram was not sent then, so try again.
+        // The error may belong to an earlier datagram to the same address. The kernel has not sent
+        // this datagram then, so try again.
         match send().or_else(|error| if is_of_network(&error) { send() } else { Err(error) }) {
             Err(error) if !is_of_network(&error) && error.kind() != ErrorKind::InvalidInput => {
                 Err(error)

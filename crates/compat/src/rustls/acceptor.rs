@@ -50,9 +50,9 @@ impl TlsAcceptor {
     /// order of preference, such as `&["h2", "http/1.1"]`, and may be empty.
     ///
     /// # Errors
-    /// `InvalidInput`, with the reason, if the PEM is invalid, if it has no certificate or key, or
-    /// if the key belongs to another certificate. Also if the process has no default crypto
-    /// provider and feature `rustls-ring`, which falls back to ring, is off.
+    /// Fails with `InvalidInput` and the reason if the PEM is invalid, if it has no certificate or
+    /// key, or if the key belongs to another certificate. Also fails if the process has no default
+    /// crypto provider and feature `rustls-ring`, which falls back to ring, is off.
     pub fn from_pem(certificates: &[u8], key: &[u8], alpn: &[&str]) -> io::Result<Self> {
         let chain = CertificateDer::pem_slice_iter(certificates).collect::<Result<Vec<_>, _>>();
         let chain = chain.map_err(|error| invalid("certificates", text_of(&error)))?;
@@ -91,10 +91,10 @@ impl TlsAcceptor {
     /// Dropping the future closes the stream.
     ///
     /// # Errors
-    /// `TimedOut` after the limit. `InvalidData` with a [`rustls::Error`] inside if the client does
-    /// not speak TLS, rejects the certificate, or lacks a trusted certificate where one is
-    /// required; the client gets an alert. `UnexpectedEof` if the stream ends during the handshake.
-    /// Errors of the stream are passed on.
+    /// Fails with `TimedOut` after the limit. The error is `InvalidData` with a [`rustls::Error`]
+    /// inside if the client does not speak TLS, rejects the certificate, or lacks a trusted
+    /// certificate where one is required; the client gets an alert. It is `UnexpectedEof` if the
+    /// stream ends during the handshake. Errors of the stream are passed on.
     ///
     /// [`rustls::Error`]: tokio_rustls::rustls::Error
     pub async fn accept<S>(&self, stream: S) -> io::Result<TlsStream<S>>

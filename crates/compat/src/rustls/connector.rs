@@ -56,10 +56,10 @@ impl TlsConnector {
     /// Dropping the future closes the stream.
     ///
     /// # Errors
-    /// `InvalidInput` with the name if `name` is neither. `TimedOut` after the limit. `InvalidData`
-    /// with a [`rustls::Error`] inside if the server is not trusted, rejects this client, or does
-    /// not speak TLS. `UnexpectedEof` if the stream ends during the handshake. Errors of the stream
-    /// are passed on.
+    /// Fails with `InvalidInput` and the name if `name` is neither, and with `TimedOut` after the
+    /// limit. The error is `InvalidData` with a [`rustls::Error`] inside if the server is not
+    /// trusted, rejects this client, or does not speak TLS. It is `UnexpectedEof` if the stream
+    /// ends during the handshake. Errors of the stream are passed on.
     ///
     /// [`rustls::Error`]: tokio_rustls::rustls::Error
     pub async fn connect<S>(&self, name: &str, stream: S) -> io::Result<TlsStream<S>>

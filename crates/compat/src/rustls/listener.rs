@@ -8,7 +8,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::task::{Context, Poll, ready};
 
-/// Default for the maximum number of concurrent handshakes.
+/// Default maximum number of concurrent handshakes.
 const DEFAULT_MAX_HANDSHAKES: usize = 256;
 
 type Handshaken = (io::Result<TlsStream<TcpStream>>, SocketAddr);
@@ -61,7 +61,7 @@ impl TlsListener {
     /// clients use; when they reach it, other clients have to wait.
     ///
     /// # Panics
-    /// If it is 0.
+    /// Panics if it is 0.
     #[must_use]
     pub fn handshakes(mut self, limit: usize) -> Self {
         assert!(limit > 0, "a limit of 0 handshakes accepts no connections: allow at least 1");
@@ -80,7 +80,7 @@ impl TlsListener {
     /// Returns the address that the listener is bound to.
     ///
     /// # Errors
-    /// If the runtime has ended.
+    /// Fails if the runtime has ended.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         self.listener.local_addr()
     }
@@ -91,7 +91,7 @@ impl TlsListener {
     /// connections that have not been returned.
     ///
     /// # Errors
-    /// The same as [`TcpListener::accept`]. A failed handshake is not an error of this call: see
+    /// Fails as [`TcpListener::accept`] does. A failed handshake is not an error of this call: see
     /// [`on_failure`](Self::on_failure).
     pub async fn accept(&mut self) -> io::Result<(TlsStream<TcpStream>, SocketAddr)> {
         poll_fn(|cx| self.poll_accept(cx)).await
@@ -100,7 +100,7 @@ impl TlsListener {
     /// Polls for the next session, like [`accept`](Self::accept).
     ///
     /// # Errors
-    /// The same as [`accept`](Self::accept).
+    /// Fails as [`accept`](Self::accept) does.
     pub fn poll_accept(
         &mut self,
         cx: &mut Context<'_>,

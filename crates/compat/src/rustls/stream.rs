@@ -68,7 +68,7 @@ use tokio_rustls::rustls::{CommonState, Error, ProtocolVersion, pki_types::Certi
 /// ```
 pub struct TlsStream<S> {
     pub(super) session: tokio_rustls::TlsStream<S>,
-    /// Plaintext taken out of the session because a caller asked for more than one record holds.
+    /// Plaintext taken out of the session because a caller requested more than one record holds.
     gathered: BytesMut,
     /// The error after which no byte of the session can be trusted.
     failed: Option<Error>,

@@ -1,4 +1,4 @@
-//! `grpc-timeout`: how long a call may take.
+//! The header `grpc-timeout`, which says how long a call may take.
 
 use crate::OnThread;
 use annulus::time::{Sleep, sleep};
@@ -47,7 +47,7 @@ impl Deadline {
 /// Returns the time that a request's `grpc-timeout` header allows; `None` without the header.
 ///
 /// # Errors
-/// The status for a call whose header is invalid.
+/// Fails with the call's status if the header is invalid.
 pub(super) fn allowed(headers: &HeaderMap) -> Result<Option<Duration>, Status> {
     let Some(value) = headers.get(TIMEOUT_HEADER) else { return Ok(None) };
     let read = value.to_str().ok().and_then(duration);
@@ -78,7 +78,7 @@ pub(super) fn header(limit: Duration) -> HeaderValue {
         Some((name, nanos)) => format!("{}{name}", count(*nanos)),
         None => format!("{MAX_TIMEOUT_COUNT}H"),
     };
-    HeaderValue::try_from(text).expect("digits and a unit are a valid header value")
+    HeaderValue::try_from(text).expect("digits and a unit are not a valid header value")
 }
 
 #[cfg(test)]

@@ -184,6 +184,6 @@ impl<B: Body> Body for TimedBody<B> {
 
 fn trailers(status: &Status) -> HeaderMap {
     let mut trailers = HeaderMap::new();
-    status.add_header(&mut trailers).expect("tonic escapes the message");
+    status.add_header(&mut trailers).expect("the status's message is not escaped");
     trailers
 }

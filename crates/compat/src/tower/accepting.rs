@@ -11,10 +11,11 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-/// How long to wait after a listener error before accepting again.
+/// Time from a listener error to the next attempt to accept.
 const ERROR_PAUSE: Duration = Duration::from_secs(1);
 
-/// What a running server waits for: the listener, its connections and the shutdown signal.
+/// The sources that a running server waits for: the listener, its connections and the shutdown
+/// signal.
 pub(super) struct Accepting<'a, L: Listen> {
     pub(super) listener: &'a mut L,
     pub(super) limit: usize,

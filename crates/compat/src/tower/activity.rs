@@ -15,12 +15,13 @@ pub(super) struct Activity {
     /// Responses whose bodies have yielded a frame and have not been polled since: the request's
     /// number, and when the frame was yielded.
     unpolled: RefCell<Vec<(u64, Instant)>>,
-    /// HTTP/1 bytes have been read that do not belong to a request that has begun.
+    /// True if HTTP/1 bytes have been read that do not belong to a request that has begun.
     has_unparsed: Cell<bool>,
-    /// A response has ended or bytes have been written since the last flush. hyper flushes the
-    /// stream only once its own buffer is empty.
+    /// True if a response has ended or bytes have been written since the last flush. hyper flushes
+    /// the stream only once its own buffer is empty.
     has_unflushed: Cell<bool>,
-    /// The last request has a body. hyper does not expose whether a body was read to its end.
+    /// True if the last request has a body. hyper does not expose whether a body was read to its
+    /// end.
     has_body: Cell<bool>,
 }
 

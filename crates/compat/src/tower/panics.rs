@@ -12,7 +12,7 @@ pub(super) fn catch<R>(call: impl FnOnce() -> R) -> Result<R, Payload> {
     catch_unwind(AssertUnwindSafe(call))
 }
 
-/// How the panic messages of tokio and sqlx begin if no tokio runtime is found.
+/// The first words of the panic messages of tokio and sqlx if they find no tokio runtime.
 const NO_TOKIO_MESSAGES: [&str; 3] = [
     "there is no reactor running",
     "there is no timer running",

@@ -11,8 +11,8 @@ use std::time::Duration;
 use tower_layer::Layer;
 use tower_service::Service;
 
-/// Answers a request with a status, 408 by default, if its response does not begin in time. It is
-/// like the layer of this name in `tower-http`, but uses annulus timers instead of tokio's.
+/// Responds to a request with a status, 408 by default, if the service does not respond in time. It
+/// is like the layer of this name in `tower-http`, but uses annulus timers instead of tokio's.
 /// [`Serve::request_timeout`](super::Serve::request_timeout) does the same for all requests of a
 /// server.
 ///
@@ -32,12 +32,12 @@ pub struct TimeoutLayer {
 }
 
 impl TimeoutLayer {
-    /// Creates a layer that answers 408 after this time.
+    /// Creates a layer that responds with 408 after this time.
     pub fn new(limit: Duration) -> Self {
         Self::with_status_code(StatusCode::REQUEST_TIMEOUT, limit)
     }
 
-    /// Creates a layer that answers with this status after this time.
+    /// Creates a layer that responds with this status after this time.
     pub fn with_status_code(status: StatusCode, limit: Duration) -> Self {
         Self { status, limit }
     }

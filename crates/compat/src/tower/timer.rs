@@ -1,4 +1,4 @@
-//! Decides when a connection has taken too long.
+//! Decides which time limit a connection has exceeded.
 
 use super::activity::Activity;
 use super::protocol::HTTP2_PREFACE;
@@ -10,14 +10,15 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-/// How long a connection without a request may stay after a graceful shutdown has begun.
+/// Maximum time for which a connection without a request may stay open after a graceful shutdown
+/// has begun.
 const MAX_SHUTDOWN_WAIT: Duration = Duration::from_secs(5);
 
-/// Fewer bytes written do not count as progress, because HTTP/2's own replies are not part of a
-/// response.
+/// Minimum number of written bytes that counts as progress, so that HTTP/2's own replies, which are
+/// not part of a response, do not count.
 const MIN_PROGRESS_BYTES: u64 = 1024;
 
-/// What to do with a connection that has taken too long.
+/// The server's reaction to a connection that has exceeded a limit.
 pub(super) enum Late {
     /// Free hyper's state, because the connection is idle.
     Release,
@@ -27,7 +28,7 @@ pub(super) enum Late {
     Drop(io::Error),
 }
 
-/// What a connection is waiting for.
+/// The event that a connection is waiting for.
 #[derive(Clone, Copy)]
 enum Wait {
     FirstRequest,
@@ -43,16 +44,16 @@ pub(super) struct Timer {
     activity: Rc<Activity>,
     limits: Limits,
     begun: Instant,
-    /// When a graceful close was first requested.
+    /// Time at which a graceful close was first requested.
     closing_since: Option<Instant>,
-    /// When a graceful shutdown of the server began.
+    /// Time at which a graceful shutdown of the server began.
     stopping_since: Option<Instant>,
-    /// Bytes written in total at the last progress, and when that was.
+    /// Bytes written in total at the last progress, and the time of that.
     progress: (u64, Instant),
     is_releasable: bool,
     /// Number of requests begun when the connection was last released.
     released_after: u64,
-    /// Never fires later than the first limit ends, so a wait that begins now need not reset it.
+    /// Fires no later than the first limit ends, so a wait that begins now need not reset it.
     sleep: Pin<Box<Sleep>>,
 }
 
@@ -80,8 +81,8 @@ impl Timer {
         self.sleep.as_mut().reset(now);
     }
 
-    /// Called after each poll of the connection: records whether it has made progress, and whether
-    /// it can be released.
+    /// Records whether the connection has made progress, and whether it can be released. Must be
+    /// called after each poll of the connection.
     pub(super) fn note(&mut self, is_releasable: bool) {
         let written = self.activity.written.get();
         if written - self.progress.0 >= MIN_PROGRESS_BYTES {
@@ -160,14 +161,14 @@ impl Timer {
         Some(self.closing_since.map_or(since, |closing| since.max(closing).max(self.progress.1)))
     }
 
-    /// Returns since when a response has been waiting for its peer to read earlier data.
+    /// Returns the time since which a response has been waiting for its peer to read earlier data.
     fn unread_since(&self) -> Option<Instant> {
         let since = self.activity.unpolled_since()?.max(self.progress.1);
         Some(self.closing_since.map_or(since, |closing| since.max(closing)))
     }
 
-    /// Returns since when the server has been shutting down without a request in flight on this
-    /// connection.
+    /// Returns the time since which the server has been shutting down without a request in flight
+    /// on this connection.
     fn ending_since(&self) -> Option<Instant> {
         let stopping = self.stopping_since?;
         Some(self.activity.idle_since()?.max(stopping).max(self.progress.1))

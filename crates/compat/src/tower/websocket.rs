@@ -57,7 +57,8 @@ impl<S: Send + Sync> FromRequestParts<S> for WebSocketUpgrade {
         }
         let request = extract::WebSocketUpgrade::from_request_parts(parts, state).await;
         let request = request.map_err(IntoResponse::into_response)?;
-        let (upgrade, key) = upgrade.zip(key).expect("axum's extractor checked both");
+        let (upgrade, key) =
+            upgrade.zip(key).expect("axum's extractor did not check the upgrade and the key");
         let accept = derive_accept_key(key.as_bytes());
         Ok(Self { request, upgrade, accept, config: WebSocketConfig::default() })
     }

@@ -12,7 +12,7 @@ use std::time::Duration;
 pub(crate) type Failure = Box<dyn Error + Send + Sync>;
 pub(crate) type Outcome = Result<(), Failure>;
 
-/// Turns a hang into a failure.
+/// Time after which a hanging test fails.
 const MAX_TEST_TIME: Duration = Duration::from_secs(60);
 
 /// Runs on io_uring, on epoll, and as a guest of tokio.
@@ -25,20 +25,21 @@ pub(crate) fn everywhere<F: Future<Output = Outcome>>(body: impl Fn() -> F) {
 pub(crate) fn on_drivers<F: Future<Output = Outcome>>(body: impl Fn() -> F) {
     for driver in [DriverChoice::Auto, DriverChoice::Epoll] {
         let mut runtime = Runtime::builder().driver(driver).build().unwrap();
-        runtime.block_on(timeout(MAX_TEST_TIME, body())).expect("a hang").unwrap();
+        runtime.block_on(timeout(MAX_TEST_TIME, body())).expect("the test hangs").unwrap();
     }
 }
 
 /// Runs as a guest of tokio.
 pub(crate) fn as_guest<F: Future<Output = Outcome>>(body: F) {
-    let within = async { tokio::time::timeout(MAX_TEST_TIME, body).await.expect("a hang") };
+    let within = async { tokio::time::timeout(MAX_TEST_TIME, body).await.expect("the test hangs") };
     annulus_tokio::run(within).unwrap().unwrap();
 }
 
 /// Runs as a guest of tokio, on io_uring and on epoll.
 pub(crate) fn as_guests<F: Future<Output = Outcome>>(body: impl Fn() -> F) {
     for driver in [DriverChoice::Auto, DriverChoice::Epoll] {
-        let within = async { tokio::time::timeout(MAX_TEST_TIME, body()).await.expect("a hang") };
+        let within =
+            async { tokio::time::timeout(MAX_TEST_TIME, body()).await.expect("the test hangs") };
         let ran = annulus_tokio::run_with(Runtime::builder().driver(driver), within);
         ran.unwrap().unwrap_or_else(|failure| panic!("{driver:?}: {failure}"));
     }

@@ -27,7 +27,7 @@ struct Seen {
 
 impl Seen {
     fn add(&mut self, update: Update) {
-        let tasks = update.task_update.expect("each update has tasks");
+        let tasks = update.task_update.expect("an update has no tasks");
         assert_eq!(tasks.dropped_events, 0);
         self.tasks.extend(tasks.new_tasks);
         self.stats.extend(tasks.stats_update);
@@ -36,7 +36,7 @@ impl Seen {
     /// Returns the statistics of the task spawned at this line of this file.
     fn stats_of(&self, line: u32) -> Option<&Stats> {
         let at = |task: &&Task| {
-            let place = task.location.as_ref().expect("a task has a location");
+            let place = task.location.as_ref().expect("a task has no location");
             place.line == Some(line) && place.file() == file!() && place.column.is_some()
         };
         let id = self.tasks.iter().find(at)?.id.as_ref()?;
@@ -90,16 +90,16 @@ fn console_shows_tasks_with_their_locations_polls_and_wakes() {
                 for _ in 0..3 {
                     sleep(Duration::from_millis(1)).await;
                 }
-                // From now on it waits for another thread.
+                // From now on the task waits for another thread.
                 stopped.await
             });
-            lines.send([yields, sleeps]).expect("the test waits");
-            busy.await.expect("no panic");
-            timed.await.expect("no panic").expect("the test sends");
+            lines.send([yields, sleeps]).expect("the test does not wait");
+            busy.await.expect("a task panicked");
+            timed.await.expect("a task panicked").expect("the test sends nothing");
         });
     });
 
-    let [yields, sleeps] = of_tasks.recv().expect("the program has begun");
+    let [yields, sleeps] = of_tasks.recv().expect("the program did not begin");
     let tokio = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let asking = async {
         let mut updates = watch(&format!("unix://{}", socket.display())).await?;
@@ -112,7 +112,7 @@ fn console_shows_tasks_with_their_locations_polls_and_wakes() {
         })
         .await?;
         let [busy, timed] =
-            [yields, sleeps].map(|line| seen.stats_of(line).expect("the task is listed"));
+            [yields, sleeps].map(|line| seen.stats_of(line).expect("the task is not listed"));
         // One poll per yield, the last poll, and the drop, which also enters the task's span.
         assert_eq!((polls(busy), busy.wakes, busy.self_wakes), (7, 5, 5));
         assert_eq!((timed.wakes, timed.self_wakes), (3, 0));
@@ -123,18 +123,24 @@ fn console_shows_tasks_with_their_locations_polls_and_wakes() {
         );
         assert!(timed.dropped_at.is_none());
 
-        stop.send(()).expect("the task waits");
+        stop.send(()).expect("the task does not wait");
         until(&mut seen, &mut updates, |seen| {
             seen.stats_of(sleeps).is_some_and(|stats| stats.dropped_at.is_some())
         })
         .await?;
-        let timed = seen.stats_of(sleeps).expect("the task is listed");
-        assert_eq!((polls(timed), timed.wakes), (6, 4), "the last poll or the drop was not counted");
+        let timed = seen.stats_of(sleeps).expect("the task is not listed");
+        assert_eq!(
+            (polls(timed), timed.wakes),
+            (6, 4),
+            "the last poll or the drop was not counted"
+        );
         assert_eq!(timed.waker_clones, timed.waker_drops, "a waker was leaked");
         Ok::<_, Failure>(())
     };
     let watched = tokio.block_on(async { tokio::time::timeout(MAX_TEST_TIME, asking).await });
-    program.join().expect("no panic");
-    fs::remove_file(&socket).expect("the console created its socket");
-    watched.expect("the console answers in time").expect("the console's answers are valid");
+    program.join().expect("the program panicked");
+    fs::remove_file(&socket).expect("the console created no socket");
+    watched
+        .expect("the console did not answer in time")
+        .expect("an answer of the console is invalid");
 }

@@ -7,10 +7,9 @@ use std::sync::OnceLock;
 use std::thread;
 use std::time::Duration;
 
-/// Time between checks whether an example has exited.
+/// Time between two checks whether an example has exited.
 const CHECK_INTERVAL: Duration = Duration::from_millis(5);
-/// Maximum number of checks, which turns a hang into a failure. It is far more than an example
-/// needs to exit.
+/// Number of checks after which a hanging test fails, far more than an example needs to exit.
 const MAX_CHECKS: usize = 12_000;
 
 /// Returns the directory of the examples after building them: cargo builds them with all tests, but
@@ -18,18 +17,21 @@ const MAX_CHECKS: usize = 12_000;
 pub(crate) fn examples() -> &'static PathBuf {
     static DIRECTORY: OnceLock<PathBuf> = OnceLock::new();
     DIRECTORY.get_or_init(|| {
-        let test = std::env::current_exe().expect("the path of the test program");
+        let test = std::env::current_exe().expect("cannot find the test program");
         let profile =
-            test.ancestors().nth(2).expect("the test is in the deps directory of its profile");
+            test.ancestors().nth(2).expect("the test is not in the deps directory of its profile");
         let manifest = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
-        let mut build = Command::new(std::env::var("CARGO").expect("Cargo sets CARGO"));
+        let mut build = Command::new(std::env::var("CARGO").expect("CARGO is not set"));
         build.args(["build", "--quiet", "--locked", "--all-features", "--examples"]);
         build.args(["--manifest-path", manifest, "--target-dir"]);
-        build.arg(profile.parent().expect("the profile is in the target directory"));
+        build.arg(profile.parent().expect("the profile is not in the target directory"));
         if !cfg!(debug_assertions) {
             build.arg("--release");
         }
-        assert!(build.status().expect("cargo runs").success(), "building the examples failed");
+        assert!(
+            build.status().expect("cannot run cargo").success(),
+            "building the examples failed"
+        );
         profile.join("examples")
     })
 }
@@ -42,14 +44,14 @@ pub(crate) struct Program {
 
 impl Program {
     pub(crate) fn start(program: &mut Command) -> Self {
-        let mut child = program.stdout(Stdio::piped()).spawn().expect("the program starts");
-        let lines = BufReader::new(child.stdout.take().expect("piped")).lines();
+        let mut child = program.stdout(Stdio::piped()).spawn().expect("cannot start the program");
+        let lines = BufReader::new(child.stdout.take().expect("the output is not piped")).lines();
         Self { child, lines }
     }
 
     /// Returns the address in the program's next line, without the prefix.
     pub(crate) fn listens(&mut self, prefix: &str) -> String {
-        let line = self.lines.next().expect("the program prints its address").unwrap();
+        let line = self.lines.next().expect("the program printed no address").unwrap();
         let rest = line.strip_prefix("listening on ").and_then(|rest| rest.strip_prefix(prefix));
         rest.unwrap_or_else(|| panic!("{line}")).to_owned()
     }
@@ -75,7 +77,7 @@ impl Program {
             }
             status
         });
-        let status = status.expect("the program exits");
+        let status = status.expect("the program did not exit");
         assert!(status.success(), "{status}");
     }
 }

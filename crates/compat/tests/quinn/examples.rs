@@ -20,8 +20,10 @@ fn certificate(name: &str) -> String {
 }
 
 fn run(name: &str, arguments: &[&str]) -> Output {
-    let output =
-        Command::new(examples().join(name)).args(arguments).output().expect("the program runs");
+    let output = Command::new(examples().join(name))
+        .args(arguments)
+        .output()
+        .expect("cannot run the program");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     output
 }

@@ -111,7 +111,7 @@ fn h3_client_on_tokio_is_answered_until_the_server_exits() {
         let conversation = converse(&program, &address, &certificate);
         let ran = tokio
             .block_on(async { tokio::time::timeout(Duration::from_secs(60), conversation).await });
-        ran.expect("a hang").unwrap();
+        ran.expect("the test hangs").unwrap();
         program.ends();
     }
 }

@@ -9,9 +9,10 @@ use std::cell::Cell;
 use std::io;
 use std::time::Duration;
 
-/// Much longer than quinn needs to retransmit if one in five datagrams is lost.
+/// Time without progress after which a transfer counts as stalled. It is much longer than quinn
+/// needs to retransmit if one in five datagrams is lost.
 const MAX_STALL: Duration = Duration::from_secs(60);
-/// Bytes of the larger stream of a transfer, in each direction.
+/// Number of bytes of the larger stream of a transfer, in each direction.
 const STREAM_BYTES: usize = 300_000;
 
 /// Returns a lossy network with small buffers.

@@ -36,7 +36,7 @@ async fn converse(len: usize) -> Outcome {
     Ok(())
 }
 
-/// Delays, losses, duplicates and reordering.
+/// The networks delay, lose, duplicate and reorder datagrams.
 #[test]
 fn bytes_arrive_on_bad_networks() {
     for seed in 0..20 {

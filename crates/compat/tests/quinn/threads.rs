@@ -26,7 +26,7 @@ fn connections_can_be_opened_and_used_on_another_thread() {
         while !thread.is_finished() {
             annulus::time::sleep(Duration::from_millis(1)).await;
         }
-        thread.join().expect("no panic")?;
+        thread.join().expect("the thread panicked")?;
         // The last handle was dropped on the other thread; the socket is closed on this one.
         while UdpSocket::bind(from).is_err() {
             annulus::time::sleep(Duration::from_millis(1)).await;
@@ -50,7 +50,7 @@ fn socket_fails_on_another_thread_and_is_closed_on_its_own() {
             };
             (socket.try_send(&transmit), socket.local_addr())
         });
-        let (sent, local) = used.join().expect("no panic");
+        let (sent, local) = used.join().expect("the thread panicked");
         for error in [sent.unwrap_err(), local.unwrap_err()] {
             assert!(error.to_string().contains("a thread other than"), "{error}");
         }

@@ -1,11 +1,11 @@
-//! How connections end: by a graceful shutdown or an upgrade.
+//! Connections that end by a graceful shutdown or an upgrade.
 
 use crate::*;
 use annulus::time::timeout;
 use held::held;
 
-/// How long a connection pauses after its first response. `None` means no request yet; one second
-/// is enough for a release.
+/// Pauses of a connection after its first response. `None` means no request yet; one second is
+/// enough for a release.
 const PAUSES: [Option<Duration>; 3] = [None, Some(Duration::ZERO), Some(Duration::from_secs(1))];
 
 /// Opens a connection, and unless `pause` is `None`, gets a response and pauses.
@@ -36,8 +36,8 @@ fn idle_connection_is_closed_at_once_on_shutdown() {
     });
 }
 
-/// The client shuts down its sending direction right after the request, whose response takes a
-/// while. Also after a release.
+/// The client shuts down its sending direction right after the request, whose response takes ten
+/// seconds. The client gets the response also after a release.
 #[test]
 fn half_closed_client_gets_its_response() {
     for pause in PAUSES {
@@ -64,7 +64,7 @@ fn request_in_progress_is_finished_on_shutdown() {
             sleep(SECOND).await;
             server.stop.cancel();
             let begun = Instant::now();
-            let answer = client.recv().await?.expect("an answer");
+            let answer = client.recv().await?.expect("no answer arrived");
             assert!(answer.starts_with(b"HTTP/1.1 200 OK\r\n"));
             assert!(begun.elapsed() >= SECOND * 8, "{:?}", begun.elapsed());
             drop(answer);

@@ -75,9 +75,9 @@ fn tls() -> (TlsAcceptor, TlsConnector) {
 async fn ask_over_tls(client: &mut TlsStream<TcpStream>) -> Outcome {
     use annulus::io::{AsyncRecv, AsyncSend};
     client.send(GET_REQUEST).await?;
-    let head = client.recv_until(b'\n', 100).await?.expect("an answer");
+    let head = client.recv_until(b'\n', 100).await?.expect("no answer arrived");
     assert!(head.starts_with(b"HTTP/1.1 200"));
-    while client.recv_until(b'\n', 100).await?.expect("more of the head").len() > 2 {}
+    while client.recv_until(b'\n', 100).await?.expect("the head ended early").len() > 2 {}
     assert_eq!(&*client.recv_exact(1).await?, b"x");
     Ok(())
 }

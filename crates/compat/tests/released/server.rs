@@ -40,8 +40,8 @@ pub(crate) fn start(address: &str) -> Running {
     Running { address, stop, ended: annulus::spawn(server.into_future()), errors }
 }
 
-/// Answers `/slow` after ten seconds, upgrades `/upgrade` to an echo, answers `/N` with a body of N
-/// bytes, and echoes POST bodies.
+/// Responds to `/slow` after ten seconds, upgrades `/upgrade` to an echo, responds to `/N` with a
+/// body of N bytes, and echoes POST bodies.
 pub(crate) async fn answer(
     request: Request<Incoming>,
 ) -> Result<Response<Full<Bytes>>, hyper::Error> {

@@ -134,7 +134,7 @@ fn unread_response_applies_backpressure_to_the_upstream() {
         // The transfer continues when the client reads.
         let mut received = 0;
         while received < 20_000_000 {
-            received += client.recv().await?.expect("more").len();
+            received += client.recv().await?.expect("the response ended early").len();
         }
         Ok(())
     });
@@ -151,7 +151,7 @@ fn connect_requests_and_invalid_upstreams_are_refused() {
         assert!(answer.starts_with("HTTP/1.1 405"), "{answer}");
         let _unused = TcpListener::bind("127.0.0.1:0")?;
         for wrong in ["https://a.example", "http://a.example/path", "/"] {
-            let error = Proxy::new(wrong.parse()?).err().expect("refused");
+            let error = Proxy::new(wrong.parse()?).err().expect("the upstream was accepted");
             assert!(error.to_string().starts_with(wrong), "{error}");
         }
         Ok(())

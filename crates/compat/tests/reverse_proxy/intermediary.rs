@@ -75,7 +75,7 @@ fn looping_request_is_refused() {
             .filter_map(|line| line.strip_prefix("via: "))
             .map(str::to_owned)
             .collect();
-        let [first, second] = &vias[..] else { panic!("expected two names: {vias:?}") };
+        let [first, second] = &vias[..] else { panic!("not two names: {vias:?}") };
         for (via, status) in [
             (second.clone(), "508"),
             (format!("1.1 other, {second} (a comment)"), "508"),
@@ -153,7 +153,8 @@ fn early_hints_arrive_before_the_response() {
     });
 }
 
-/// Starts an upstream that reads a request head with `Expect: 100-continue`, and calls `answer`.
+/// Starts an upstream that reads a request head with `Expect: 100-continue`, and then calls
+/// `answer`.
 fn asked<F>(address: &str, answer: impl Fn(TcpStream) -> F + 'static) -> SocketAddr
 where
     F: Future<Output = io::Result<()>> + 'static,
@@ -209,7 +210,8 @@ fn no_continue_is_sent_if_the_upstream_refuses() {
             }
         });
         let proxy = start("127.0.0.1:0", upstream, Limits::default());
-        // The proxy responds and closes, because the client might still send the body or not.
+        // The proxy responds and closes the connection, because the client may or may not send the
+        // body after that.
         let answer = ask(proxy.address, EXPECT_REQUEST).await?;
         assert!(answer.starts_with("HTTP/1.1 401") && answer.ends_with("no"), "{answer}");
         assert!(answer.contains("connection: close"), "{answer}");
@@ -285,7 +287,7 @@ fn early_response_reaches_the_client() {
             assert!(answer.starts_with("HTTP/1.1 413"), "round {round}: {answer}");
             assert!(answer.ends_with("much"), "round {round}: {answer}");
         }
-        refuses.join().expect("no panic")?;
+        refuses.join().expect("the upstream panicked")?;
         Ok(())
     });
 }

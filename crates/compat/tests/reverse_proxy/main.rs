@@ -38,7 +38,7 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use tokio_util::sync::CancellationToken;
 
-/// A counter of an upstream.
+/// The type of an upstream's counters.
 pub(crate) type Count = Rc<Cell<usize>>;
 
 /// A proxy that runs until `stop` is cancelled.
@@ -167,7 +167,7 @@ async fn websocket(upstream: &str, proxy: &str) -> Outcome {
     for round in 0..50 {
         let text = "x".repeat(round * 1000);
         socket.send(text.clone().into()).await?;
-        assert_eq!(socket.next().await.expect("an answer")?.into_text()?.as_str(), text);
+        assert_eq!(socket.next().await.expect("no answer arrived")?.into_text()?.as_str(), text);
     }
     socket.close(None).await?;
     while socket.next().await.is_some() {}
@@ -203,7 +203,7 @@ fn graceful_shutdown_finishes_requests_in_progress() {
 #[test]
 fn curl_works_through_the_proxy() {
     if std::process::Command::new("curl").arg("--version").output().is_err() {
-        // Bypasses the test's output capture.
+        // Prints past the test's output capture.
         skip!("the proxy with curl: apt-get install curl");
         return;
     }
@@ -229,7 +229,7 @@ fn curl_works_through_the_proxy() {
                 .stdin(std::process::Stdio::piped())
                 .stdout(std::process::Stdio::piped())
                 .spawn()?;
-            let mut stdin = child.stdin.take().expect("piped");
+            let mut stdin = child.stdin.take().expect("the input is not piped");
             let sent = body.clone();
             annulus::spawn(async move {
                 stdin.send(sent).await?;

@@ -46,7 +46,7 @@ fn via_names_the_proxy_in_both_directions() {
         let proxy = start("127.0.0.1:0", upstream.address, Limits::default());
         let request = format!("GET /headers HTTP/1.0\r\nvia: 1.1 first\r\n{CLOSE_HEADERS}");
         let answer = ask(proxy.address, &request).await?;
-        let (head, body) = answer.split_once("\r\n\r\n").expect("a head");
+        let (head, body) = answer.split_once("\r\n\r\n").expect("the answer has no head");
         assert!(head.contains("\r\nvia: 1.1 annulus-"), "{head}");
         assert!(body.contains("via: 1.1 first\nvia: 1.0 annulus-"), "{body}");
         Ok(())
@@ -64,7 +64,7 @@ fn upload_times_out_when_the_upstream_stops_reading() {
             let counted = counted.clone();
             async move {
                 stream.recv().await?;
-                // Read again much later, to see the end of the connection.
+                // Read again much later, until the end of the connection.
                 sleep(SECOND * 100).await;
                 while let Ok(Some(_)) = stream.recv().await {}
                 counted.update(|count| count - 1);

@@ -27,7 +27,7 @@ pub(crate) struct Upstream {
     pub(crate) connections: Count,
     /// Bytes that an endless body has produced.
     pub(crate) made: Count,
-    /// Notified when a request waits.
+    /// Notified when a request begins to wait.
     pub(crate) waits: Rc<Notify>,
     pub(crate) go_on: Rc<Notify>,
     /// Notified when a waiting request is dropped.
@@ -86,7 +86,7 @@ impl Upstream {
                 Ok(Response::new(full("waited")))
             }
             // The service's error ends the connection.
-            "/break" => Err(io::Error::other("as requested")),
+            "/break" => Err(io::Error::other("fails on request")),
             "/half" => Ok(half()),
             "/stall" => Ok(stall()),
             "/upgrade" => Ok(status(StatusCode::SWITCHING_PROTOCOLS)),
@@ -127,7 +127,7 @@ fn half() -> Response<UnsyncBoxBody<Bytes, hyper::Error>> {
     let first = stream::iter([Ok(Frame::data(Bytes::from_static(b"half")))]);
     let pieces = first.chain(stream::once(async {
         annulus::time::sleep(Duration::from_millis(1)).await;
-        panic!("as requested")
+        panic!("panics on request")
     }));
     Response::builder()
         .header("content-length", "100")

@@ -7,7 +7,8 @@ use annulus::time::timeout;
 use std::io;
 use std::time::Duration;
 
-/// More than the buffers of both sockets, the stream's queue and rustls's buffers together.
+/// Number of bytes that a blocked session must not exceed: more than the buffers of both sockets,
+/// the stream's queue and rustls's buffers together.
 const MAX_ACCEPTED_BYTES: usize = 8 << 20;
 
 /// Writes for ten seconds of virtual time to a peer that reads nothing, and returns the number of
@@ -52,7 +53,7 @@ fn queued_data_is_sent_while_the_task_receives() {
         assert!(server.state().wants_write(), "nothing is queued in the session");
         let answers = annulus::spawn(async move {
             while accepted > 0 {
-                accepted -= client.recv().await?.expect("more").len();
+                accepted -= client.recv().await?.expect("the bytes ended early").len();
             }
             client.send("all").await
         });

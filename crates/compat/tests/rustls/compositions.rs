@@ -65,13 +65,16 @@ fn a_websocket_over_tls_echoes() {
         for round in 0..50 {
             let text = "x".repeat(round * 1000);
             socket.send(text.clone().into()).await?;
-            assert_eq!(socket.next().await.expect("an answer")?.into_text()?.as_str(), text);
+            assert_eq!(
+                socket.next().await.expect("no answer arrived")?.into_text()?.as_str(),
+                text
+            );
         }
         Ok(())
     });
 }
 
-/// Bytes in each direction on a network with faults.
+/// Number of bytes in each direction on a network with faults.
 const EXCHANGED_BYTES: usize = 200_000;
 
 /// Sends bytes to an echo server, and compares the echo.
@@ -90,7 +93,7 @@ async fn exchange() -> io::Result<()> {
     }
     client.shutdown().await?;
     assert!(client.recv().await?.is_none());
-    echoes.await.expect("no panic")
+    echoes.await.expect("the server panicked")
 }
 
 /// Number of seeds for each kind of fault.
@@ -102,7 +105,9 @@ fn whole(faults: impl Fn(u64) -> Rc<Sim>) -> usize {
     let limit = Duration::from_secs(600);
     let ends_whole = |seed: &u64| {
         let ran = annulus::sim::run_on(&faults(*seed), Runtime::builder(), async {
-            timeout(limit, exchange()).await.unwrap_or_else(|_| panic!("seed {seed}: a hang"))
+            timeout(limit, exchange())
+                .await
+                .unwrap_or_else(|_| panic!("seed {seed}: the session hangs"))
         });
         ran.inspect_err(|error| println!("seed {seed}: {error}")).is_ok()
     };

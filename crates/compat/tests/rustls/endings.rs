@@ -1,4 +1,4 @@
-//! How sessions end.
+//! Sessions that end.
 
 use crate::rustls::certificates::session;
 use crate::rustls::worlds::{Session, everywhere};

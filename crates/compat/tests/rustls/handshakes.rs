@@ -122,7 +122,7 @@ fn a_client_that_does_not_speak_tls_is_refused() {
         let error = TlsAcceptor::new(authority().server()).accept(server).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidData, "{error}");
         // The client gets an alert, then the end.
-        let alert = plain.recv().await?.expect("an alert");
+        let alert = plain.recv().await?.expect("no alert arrived");
         assert_eq!(alert[0], 21);
         Ok(())
     });
@@ -196,7 +196,7 @@ fn stalled_handshake_times_out() {
     });
 }
 
-/// In virtual time.
+/// The test runs in virtual time.
 #[test]
 fn default_handshake_timeout_is_ten_seconds() {
     World::Simulated.run(async |world| {

@@ -15,7 +15,7 @@ use std::net::SocketAddr;
 
 async fn echo(request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Infallible> {
     let version = request.version();
-    let body = request.into_body().collect().await.expect("a body").to_bytes();
+    let body = request.into_body().collect().await.expect("the body failed").to_bytes();
     let mut response = Response::new(Full::new(body));
     *response.version_mut() = version;
     Ok(response)

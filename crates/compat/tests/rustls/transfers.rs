@@ -159,7 +159,7 @@ fn split_halves_in_two_tasks() {
         let receives =
             annulus::spawn(async move { reads.recv_exact(5).await.map(|text| text.to_vec()) });
         for number in 0..100 {
-            let line = client.recv_until(b'\n', 80).await?.expect("a line");
+            let line = client.recv_until(b'\n', 80).await?.expect("the stream ended early");
             assert_eq!(*line, *format!("{number}\n").as_bytes());
         }
         client.send("thank").await?;

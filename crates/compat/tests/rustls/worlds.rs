@@ -30,7 +30,8 @@ impl World {
     /// Runs a test in this environment.
     pub(crate) fn run<F: Future<Output = Outcome>>(self, body: impl FnOnce(Self) -> F) {
         // An annulus timeout, so that it follows virtual time on the simulated kernel.
-        let within = async { timeout(Duration::from_secs(120), body(self)).await.expect("a hang") };
+        let within =
+            async { timeout(Duration::from_secs(120), body(self)).await.expect("the test hangs") };
         let ran = match self {
             Self::Uring => on(DriverChoice::Auto, within),
             Self::Epoll => on(DriverChoice::Epoll, within),

@@ -66,7 +66,7 @@ impl Client {
         if self.connection.is_none() {
             self.connection = Some(Connection::open(self.kind).await?);
         }
-        let connection = self.connection.as_mut().expect("opened above");
+        let connection = self.connection.as_mut().expect("the connection was not opened");
         let response = match &mut connection.sender {
             Sender::One(sender) => {
                 sender.ready().await?;

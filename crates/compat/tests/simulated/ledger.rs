@@ -6,11 +6,11 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// How long the database takes to store a deposit.
+/// Time that the database takes to store a deposit.
 const STORE_TIME: Duration = Duration::from_secs(1);
 
-/// When a deposit checks that its key is new. If it checks only before it waits for the database,
-/// two attempts at one deposit may both be stored, which is the planted bug.
+/// The moments at which a deposit checks that its key is new. If it checks only before it waits for
+/// the database, two attempts at one deposit may both be stored, which is the planted bug.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Checks {
     Twice,
@@ -27,7 +27,7 @@ pub(crate) struct Ledger {
 #[derive(Default)]
 struct Accounts {
     balance: u64,
-    /// How often each deposit was stored, and its amount.
+    /// For each deposit, the number of times it was stored, and its amount.
     stored: BTreeMap<u64, (u32, u64)>,
 }
 
@@ -53,7 +53,7 @@ impl Ledger {
             sleep(STORE_TIME).await;
             ledger.with(|accounts| accounts.store(key, amount, ledger.checks));
         });
-        OnThread::new(stored).await.expect("no panic");
+        OnThread::new(stored).await.expect("the deposit panicked");
     }
 
     /// Returns the balance.

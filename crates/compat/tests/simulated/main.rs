@@ -23,7 +23,7 @@ use std::time::Duration;
 const SEED_COUNT: u64 = 50;
 const CLIENT_COUNT: u64 = 2;
 const REQUESTS_PER_CLIENT: u64 = 8;
-/// Bytes of the largest body.
+/// Maximum number of bytes of a body.
 const MAX_BODY_BYTES: u64 = 50_000;
 
 /// State shared by all programs of a run.
@@ -183,7 +183,7 @@ fn one_seed_is_one_run() {
 fn a_planted_bug_is_found_and_its_seed_replays_it() {
     for kind in [Kind::Http1, Kind::Http2, Kind::Axum] {
         let run = |seed| simulate(kind, Checks::OnlyBefore, seed);
-        let failed = find_failure(0..1000, |seed| run(seed).map(drop)).expect("a seed that fails");
+        let failed = find_failure(0..1000, |seed| run(seed).map(drop)).expect("no seed failed");
         assert!(failed.message.contains("a deposit was stored twice"), "{}", failed.message);
         assert!(failed.to_string().contains(&format!("ANNULUS_SIM_SEED={}", failed.seed)));
         println!("{kind:?}: {failed}");
@@ -191,6 +191,6 @@ fn a_planted_bug_is_found_and_its_seed_replays_it() {
         let again = find_failure([failed.seed], |seed| run(seed).map(drop));
         assert_eq!(again, Some(failed.clone()));
         // Without the bug, the seed passes.
-        simulate(kind, Checks::Twice, failed.seed).expect("the service without the bug");
+        simulate(kind, Checks::Twice, failed.seed).expect("the service without the bug failed");
     }
 }

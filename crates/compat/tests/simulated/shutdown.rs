@@ -24,7 +24,7 @@ use tokio_util::sync::CancellationToken;
 const SECOND: Duration = Duration::from_secs(1);
 /// Number of seeds; `ANNULUS_SIM_SEEDS` overrides it.
 const SEED_COUNT: u64 = 100;
-/// Maximum size of the note whose request the signal interrupts.
+/// Maximum number of bytes of the note whose request the signal interrupts.
 const MAX_NOTE_BYTES: u64 = 100_000;
 
 /// Sends a request, and reads until the response ends with `end`.
@@ -34,7 +34,7 @@ async fn ask(stream: &mut TcpStream, request: &str, end: &str) -> io::Result<Str
     while !answer.ends_with(end.as_bytes()) {
         answer.extend_from_slice(&stream.recv().await?.ok_or(ErrorKind::UnexpectedEof)?);
     }
-    Ok(String::from_utf8(answer).expect("text"))
+    Ok(String::from_utf8(answer).expect("the answer is not text"))
 }
 
 /// Starts disturbances that neither break a connection nor delay a request beyond its timeout.

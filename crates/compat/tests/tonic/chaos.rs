@@ -52,7 +52,7 @@ async fn calls() -> common::Outcome {
     while succeeded < 5 {
         // Two calls with a deadline each.
         let ended = timeout(SECOND * 41, call(&mut client, succeeded)).await;
-        match ended.expect("calls end at their deadline") {
+        match ended.expect("a call outlived its deadline") {
             Ok(()) => succeeded += 1,
             Err(_) => sleep(SECOND / 10).await,
         }

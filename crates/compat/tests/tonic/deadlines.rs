@@ -37,7 +37,7 @@ fn a_call_ends_at_its_deadline() {
         assert!(about(begun.elapsed(), SECOND * 5), "{:?}", begun.elapsed());
         sleep(SECOND).await;
         assert_eq!(handlers(), (1, 0), "the handler was not dropped");
-        // A deadline set on the channel, and one that is met.
+        // Test a deadline that is set on the channel, and one that is met.
         let begun = Instant::now();
         let channel = channel(&server).timeout(SECOND * 7);
         let request = Request::new(hello("100"));

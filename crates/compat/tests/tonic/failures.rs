@@ -87,7 +87,7 @@ fn channel_reconnects_when_the_server_comes_back() {
             };
             let server = serve(listener, Greeter);
             let server = annulus::spawn(server.into_future());
-            // Calls fail until the end of the previous connection has been seen.
+            // Calls fail until the client has received the end of the previous connection.
             let reply = loop {
                 match client.say(hello(round)).await {
                     Err(status) if status.code() == Code::Unavailable => annulus::yield_now().await,

@@ -15,7 +15,7 @@ use tokio::sync::oneshot;
 use tonic::transport::{Endpoint, Server};
 use tonic::{Code, Request};
 
-/// Turns a hang into a failure.
+/// Time after which a server that does not end fails the test.
 const MAX_SHUTDOWN_TIME: Duration = Duration::from_secs(60);
 
 #[test]
@@ -73,7 +73,7 @@ fn server_ends_when_the_runtime_of_its_listener_ends() {
         drop(entered);
         tokio::time::timeout(MAX_SHUTDOWN_TIME, served)
             .await
-            .expect("the server ends")
+            .expect("the server did not end")
             .unwrap()
             .unwrap();
     });
@@ -88,7 +88,7 @@ fn server_ends_when_its_listener_is_polled_on_another_thread() {
             let server = Server::builder().add_service(Greeter).serve_with_incoming(incoming);
             tokio
                 .block_on(async { tokio::time::timeout(MAX_SHUTDOWN_TIME, server).await })
-                .expect("the server ends")
+                .expect("the server did not end")
         });
         other.join().unwrap()?;
         Ok(())

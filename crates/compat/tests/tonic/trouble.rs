@@ -19,7 +19,7 @@ thread_local! {
     static RUNNING_HANDLERS: Cell<usize> = const { Cell::new(0) };
 }
 
-/// Returns how many handlers have begun on this thread, and how many are still running.
+/// Returns the numbers of handlers that have begun on this thread, and that are still running.
 pub(crate) fn handlers() -> (usize, usize) {
     (BEGUN_HANDLERS.get(), RUNNING_HANDLERS.get())
 }
@@ -91,7 +91,7 @@ async fn large(request: Request<HelloRequest>) -> Reply {
 }
 
 async fn panics(_: Request<HelloRequest>) -> Reply {
-    panic!("as requested")
+    panic!("panics on request")
 }
 
 /// Returns the peer's address, as tonic's own server provides it.

@@ -1,4 +1,5 @@
-//! Errors of connections and of the listener are reported, with the peer if there is one.
+//! Tests that errors of connections and of the listener are reported, with the peer if there is
+//! one.
 
 use crate::tower::*;
 use annulus_compat::Listen;
@@ -22,7 +23,7 @@ fn errors_name_their_peer() {
         server.ended.await??;
         let errors = server.errors.borrow();
         assert!(errors[0].starts_with(&format!("{}: ", no_http.local_addr()?)), "{errors:?}");
-        let expected = format!("{panicking}: the service panicked: as requested");
+        let expected = format!("{panicking}: the service panicked: panics on request");
         assert_eq!(errors[1..], [expected]);
         Ok(())
     });

@@ -44,9 +44,9 @@ pub(crate) fn about(seconds: u32, took: Duration) -> bool {
     took >= SECOND * seconds && took <= SECOND * (seconds + 2)
 }
 
-/// Turns a hang into a failure, in virtual time.
+/// Fails if the future has not completed after a limit of virtual time.
 pub(crate) async fn within<F: std::future::Future>(limit: Duration, future: F) -> F::Output {
-    annulus::time::timeout(limit, future).await.expect("the future completes")
+    annulus::time::timeout(limit, future).await.expect("the future did not complete")
 }
 
 #[test]

@@ -52,13 +52,13 @@ fn router() -> Router {
 }
 
 async fn panics() -> &'static str {
-    panic!("as requested")
+    panic!("panics on request")
 }
 
 /// Panics once the head and a first part of the body have been sent.
 async fn panics_later() -> Body {
     let parts = futures_util::stream::iter(0..2).then(async |n| {
-        assert_eq!(n, 0, "as requested");
+        assert_eq!(n, 0, "panics on request");
         io::Result::Ok(Bytes::from("first"))
     });
     Body::from_stream(parts)
@@ -295,7 +295,7 @@ fn graceful_shutdown_on_real_drivers() {
         let (go_on, may_go_on) = oneshot::channel::<()>();
         let once = Rc::new(Cell::new(Some((begun, may_go_on))));
         let slow = service_fn(move |_| {
-            let (begun, may_go_on) = once.take().expect("one request");
+            let (begun, may_go_on) = once.take().expect("a second request arrived");
             async move {
                 begun.send(()).unwrap();
                 may_go_on.await.unwrap();

@@ -155,14 +155,14 @@ fn handler_panic_is_reported_and_the_server_keeps_running() {
         let errors = server.errors.borrow();
         assert_eq!(errors.len(), 4, "{errors:?}");
         let is_expected = |error: &String| {
-            error.contains("the service panicked: ") && error.contains("as requested")
+            error.contains("the service panicked: ") && error.contains("panics on request")
         };
         assert!(errors.iter().all(is_expected), "{errors:?}");
         Ok(())
     });
 }
 
-/// Also for a service that panics before it returns a future, or that returns errors.
+/// This also holds for a service that panics before it returns a future, or that returns errors.
 #[test]
 fn service_panics_and_errors_are_reported_in_both_versions() {
     everywhere(async || {

@@ -59,7 +59,7 @@ fn the_version_is_negotiated() {
     });
 }
 
-/// The handler sees the server name that the client requested, the client's certificate, and the
+/// The handler gets the server name that the client requested, the client's certificate, and the
 /// protocol.
 #[test]
 fn handler_gets_the_handshake_results() {

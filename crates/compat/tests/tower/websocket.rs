@@ -96,7 +96,7 @@ async fn websocket_echoes(address: SocketAddr) -> Outcome {
     for round in 0..50 {
         let text = "x".repeat(round * 500);
         socket.send(text.clone().into()).await?;
-        let answer = socket.next().await.expect("an answer")?;
+        let answer = socket.next().await.expect("no answer arrived")?;
         assert_eq!(answer.into_text()?.as_str(), text);
     }
     socket.close(None).await?;
@@ -146,8 +146,8 @@ fn client_without_a_websocket_library_is_served() {
     });
 }
 
-/// Without a library: a handshake, a masked text in two fragments with a ping between them, and a
-/// close.
+/// A client without a library. It performs a handshake, sends a masked text in two fragments with a
+/// ping between them, and closes.
 const PYTHON_CLIENT: &str = r#"
 import base64, hashlib, os, socket, struct, sys
 peer = socket.create_connection(("127.0.0.1", int(sys.argv[1])), 100)
@@ -196,7 +196,10 @@ fn a_websocket_outlives_the_server_that_upgraded_it() {
         server.stop.cancel();
         server.ended.await??;
         socket.send("still there?".into()).await?;
-        assert_eq!(socket.next().await.expect("an answer")?.into_text()?.as_str(), "still there?");
+        assert_eq!(
+            socket.next().await.expect("no answer arrived")?.into_text()?.as_str(),
+            "still there?"
+        );
         Ok(())
     });
 }
