@@ -129,18 +129,12 @@ fn console_shows_tasks_with_their_locations_polls_and_wakes() {
         })
         .await?;
         let timed = seen.stats_of(sleeps).expect("the task is not listed");
-        assert_eq!(
-            (polls(timed), timed.wakes),
-            (6, 4),
-            "the last poll or the drop was not counted"
-        );
+        assert_eq!((polls(timed), timed.wakes), (6, 4), "the last poll or the drop was not counted");
         assert_eq!(timed.waker_clones, timed.waker_drops, "a waker was leaked");
         Ok::<_, Failure>(())
     };
     let watched = tokio.block_on(async { tokio::time::timeout(MAX_TEST_TIME, asking).await });
     program.join().expect("the program panicked");
     fs::remove_file(&socket).expect("the console created no socket");
-    watched
-        .expect("the console did not answer in time")
-        .expect("an answer of the console is invalid");
+    watched.expect("the console did not answer in time").expect("its answer is invalid");
 }
