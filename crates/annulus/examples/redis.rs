@@ -2,13 +2,18 @@
 //! 127.0.0.1:6379 10000`, then `redis-cli` or `redis-benchmark -t get,set -P 16`.
 //!
 //! It supports PING, ECHO, GET, SET (with EX and PX), MGET, MSET, DEL, EXISTS, INCR, INCRBY,
-//! EXPIRE, TTL, QUIT, and what clients ask first. Commands are parsed in the memory into which the
+//! EXPIRE, TTL, SUBSCRIBE, PSUBSCRIBE, UNSUBSCRIBE, PUNSUBSCRIBE, PUBLISH, HELLO (RESP2 and RESP3),
+//! RESET, QUIT, and what clients ask first. A subscriber that is 32 MiB behind is disconnected, as
+//! by redis-server. Commands are parsed in the memory into which the
 //! kernel received them. Answers to commands that arrive together are sent together. Limits: 10,000
 //! clients (the last argument), and further ones get an error at once, as from redis-server; 64 MiB
 //! per command and per answer. Stored data is unlimited, and a silent client may stay for any time.
 //! SIGINT and SIGTERM end the server once queued answers have been sent; the data is lost.
 
-use annulus::net::{KeepAlive, ListenOptions, TcpStream};
+use annulus::SharedBytes;
+use annulus::net::{
+    KeepAlive, ListenOptions, MemberId, SendGroup, SendHalf, SlowMembers, TcpStream,
+};
 use annulus::signal::until_terminated;
 use annulus::time::{Instant, MissedTicks, interval, timeout};
 use annulus::yield_now;
@@ -30,7 +35,9 @@ const KEEP_ALIVE: KeepAlive =
 /// Maximum number of expired keys removed per poll. It is small, because the loop only checks for
 /// input from clients after 61 polls.
 const EXPIRED_AT_ONCE: usize = 4;
-/// How long a refused client may take to close its connection.
+/// Number of bytes that may wait for a subscriber.
+const BEHIND: usize = 32 << 20;
+/// How long a refused client may take to end.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 fn main() -> io::Result<()> {
@@ -64,12 +71,15 @@ async fn refuse(mut stream: TcpStream) -> io::Result<()> {
     Ok(timeout(PATIENCE, rest).await?)
 }
 
-async fn serve(mut stream: TcpStream, store: Rc<RefCell<Store>>) -> io::Result<()> {
+async fn serve(stream: TcpStream, store: Rc<RefCell<Store>>) -> io::Result<()> {
+    let (mut from, to) = stream.split();
+    let client = Client { to, version: 2, memberships: Vec::new() };
+    let Served { client, store } = &mut Served { client, store };
     let (mut wanted, mut out, mut command) = (1, Vec::new(), Command::default());
     loop {
         // Borrows the bytes where they were received. A command that spans several buffers is
-        // copied into one.
-        let mut input = stream.peek(wanted).await?;
+        // gathered.
+        let mut input = from.peek(wanted).await?;
         let shown = input.len();
         if shown < wanted {
             return Ok(());
@@ -78,8 +88,12 @@ async fn serve(mut stream: TcpStream, store: Rc<RefCell<Store>>) -> io::Result<(
         while out.len() < BATCH {
             match command.parse(input) {
                 Ok(true) => {
-                    if !store.borrow_mut().execute(&command, input, &mut out) {
-                        return stream.write_all(&out).await;
+                    let is_open = {
+                        let store = &mut *store.borrow_mut();
+                        store.execute(&command, input, &mut out, client)
+                    };
+                    if !is_open {
+                        return client.to.write_all(&out).await;
                     }
                 }
                 Ok(false) => {
@@ -88,17 +102,55 @@ async fn serve(mut stream: TcpStream, store: Rc<RefCell<Store>>) -> io::Result<(
                 }
                 Err(why) => {
                     error(&mut out, &format!("Protocol error: {why}"));
-                    return stream.write_all(&out).await;
+                    return client.to.write_all(&out).await;
                 }
             }
             input = &input[command.finish()..];
+            if client.is_subscriber() {
+                // Answers are in order with messages, and a message never splits an answer.
+                client.to.send(std::mem::take(&mut out)).await?;
+            }
         }
         let used = shown - input.len();
-        stream.consume(used);
-        stream.write_all(&out).await?;
+        from.consume(used);
+        client.to.write_all(&out).await?;
         out.clear();
         out.shrink_to(BATCH);
     }
+}
+
+/// A client that is being served.
+struct Client {
+    to: SendHalf,
+    /// The version of the protocol.
+    version: usize,
+    /// The channels and patterns that it subscribes to, in order.
+    memberships: Vec<(Subject, MemberId)>,
+}
+
+impl Client {
+    fn is_subscriber(&self) -> bool {
+        !self.memberships.is_empty()
+    }
+}
+
+/// Ends the subscriptions of a client when it has gone.
+struct Served {
+    client: Client,
+    store: Rc<RefCell<Store>>,
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        self.store.borrow_mut().unsubscribe_from_everything(&mut self.client);
+    }
+}
+
+/// What clients subscribe to.
+#[derive(Clone, PartialEq, Eq, Hash)]
+enum Subject {
+    Channel(Vec<u8>),
+    Pattern(Vec<u8>),
 }
 
 /// Removes expired keys that no client asks for.
@@ -227,6 +279,11 @@ impl Command {
 
 #[derive(Default)]
 struct Store {
+    /// The subscribers, by the version of their protocol: 2 and 3.
+    subscribers: HashMap<Subject, [SendGroup; 2]>,
+    /// The group that was sent to last. It is flushed before another is sent to, so that a client in
+    /// several groups gets messages in order.
+    last: Option<(Subject, usize, SendGroup)>,
     values: HashMap<Vec<u8>, Vec<u8>>,
     /// When keys with a time to live expire.
     deadlines: HashMap<Vec<u8>, Instant>,
@@ -236,19 +293,40 @@ struct Store {
 
 impl Store {
     /// Executes a command. Returns true if the connection stays open.
-    fn execute(&mut self, command: &Command, input: &[u8], out: &mut Vec<u8>) -> bool {
+    fn execute(
+        &mut self,
+        command: &Command,
+        input: &[u8],
+        out: &mut Vec<u8>,
+        client: &mut Client,
+    ) -> bool {
         if command.words.is_empty() {
             return true;
         }
         let input = if command.line.is_empty() { input } else { &command.line };
         let word = |n: usize| &input[command.words[n].clone()];
-        let mut name = [0; 8];
+        let mut name = [0; 16];
         let length = word(0).len().min(name.len());
         name[..length].copy_from_slice(&word(0)[..length]);
         name.make_ascii_uppercase();
         let keys = || (1..command.words.len()).map(word);
+        let is_resp3 = client.version == 3;
+        let value = |out: &mut Vec<u8>, value: Option<&[u8]>| match value {
+            None if is_resp3 => out.extend_from_slice(b"_\r\n"),
+            value => bulk(out, value),
+        };
+        if client.is_subscriber() && !is_resp3 && !is_for_subscribers(&name[..length]) {
+            let name = word(0).to_ascii_lowercase();
+            let allowed = "(P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET";
+            let why = format!(
+                "Can't execute '{}': only {allowed} are allowed in this context",
+                name.escape_ascii()
+            );
+            error(out, &why);
+            return true;
+        }
         match (&name[..length], command.words.len()) {
-            (b"GET", 2) => bulk(out, self.get(word(1))),
+            (b"GET", 2) => value(out, self.get(word(1))),
             (b"SET", 3) => {
                 self.set(word(1), word(2));
                 out.extend_from_slice(b"+OK\r\n");
@@ -264,7 +342,7 @@ impl Store {
                 let start = out.len();
                 number(out, b'*', command.words.len() as i64 - 1);
                 if !keys().all(|key| {
-                    bulk(out, self.get(key));
+                    value(out, self.get(key));
                     out.len() - start <= LIMIT
                 }) {
                     out.truncate(start);
@@ -281,13 +359,51 @@ impl Store {
             (b"INCRBY", 3) => self.increment(word(1), word(2), out),
             (b"EXPIRE", 3) => self.expire(word(1), deadline(b"EX", word(2)), out),
             (b"TTL", 2) => number(out, b':', self.time_to_live(word(1))),
+            (b"SUBSCRIBE", 2..) => keys().for_each(|name| {
+                self.subscribe(client, Subject::Channel(name.into()), out);
+            }),
+            (b"PSUBSCRIBE", 2..) => keys().for_each(|name| {
+                self.subscribe(client, Subject::Pattern(name.into()), out);
+            }),
+            (b"UNSUBSCRIBE", _) => {
+                let is_channel = |subject: &Subject| matches!(subject, Subject::Channel(_));
+                let named = keys().map(|name| Subject::Channel(name.into())).collect();
+                self.unsubscribe_all(client, "unsubscribe", named, is_channel, out);
+            }
+            (b"PUNSUBSCRIBE", _) => {
+                let is_pattern = |subject: &Subject| matches!(subject, Subject::Pattern(_));
+                let named = keys().map(|name| Subject::Pattern(name.into())).collect();
+                self.unsubscribe_all(client, "punsubscribe", named, is_pattern, out);
+            }
+            (b"PUBLISH", 3) => {
+                let count = self.publish(word(1), word(2), client.is_subscriber());
+                number(out, b':', count as i64);
+            }
+            (b"HELLO", 1) => hello(out, client.version),
+            (b"HELLO", 2) => match word(1) {
+                b"2" | b"3" => {
+                    self.change_version(client, usize::from(word(1)[0] - b'0'));
+                    hello(out, client.version);
+                }
+                _ => out.extend_from_slice(b"-NOPROTO unsupported protocol version\r\n"),
+            },
+            (b"RESET", 1) => {
+                self.unsubscribe_from_everything(client);
+                client.version = 2;
+                out.extend_from_slice(b"+RESET\r\n");
+            }
+            (b"PING", 1 | 2) if client.is_subscriber() && !is_resp3 => {
+                number(out, b'*', 2);
+                bulk(out, Some(b"pong"));
+                bulk(out, Some(keys().next().unwrap_or_default()));
+            }
             (b"PING", 1) => out.extend_from_slice(b"+PONG\r\n"),
             (b"PING" | b"ECHO", 2) => bulk(out, Some(word(1))),
             // Clients first ask for the list of commands and for settings. The answers to both are
             // empty.
             (b"COMMAND", _) => number(out, b'*', 0),
             (b"CONFIG", 3) => {
-                number(out, b'*', 2);
+                number(out, if is_resp3 { b'%' } else { b'*' }, if is_resp3 { 1 } else { 2 });
                 bulk(out, Some(word(2)));
                 bulk(out, Some(b""));
             }
@@ -299,12 +415,120 @@ impl Store {
             // A web page can make a browser send requests here, whose lines would be taken for
             // commands.
             (b"POST" | b"HOST:", _) => return false,
+            (b"SUBSCRIBE" | b"PSUBSCRIBE" | b"PUBLISH", _) => {
+                let name = word(0).to_ascii_lowercase();
+                let name = name.escape_ascii();
+                error(out, &format!("wrong number of arguments for '{name}' command"));
+            }
             (name, _) => error(
                 out,
                 &format!("unknown command '{}', or wrong number of arguments", name.escape_ascii()),
             ),
         }
         true
+    }
+
+    fn subscribe(&mut self, client: &mut Client, subject: Subject, out: &mut Vec<u8>) {
+        if !client.memberships.iter().any(|(known, _)| *known == subject) {
+            let groups = self.subscribers.entry(subject.clone()).or_insert_with(|| {
+                [(); 2].map(|()| SendGroup::new(SlowMembers::Disconnect).limit(BEHIND))
+            });
+            let id = groups[client.version - 2].add(&client.to);
+            client.memberships.push((subject.clone(), id));
+        }
+        let (kind, name) = match &subject {
+            Subject::Channel(name) => ("subscribe", name),
+            Subject::Pattern(name) => ("psubscribe", name),
+        };
+        confirm(out, client, kind, Some(name));
+    }
+
+    /// Ends a subscription. A group without subscribers goes.
+    fn unsubscribe(&mut self, client: &mut Client, subject: &Subject) {
+        let place = client.memberships.iter().position(|(known, _)| known == subject);
+        let Some(place) = place else { return };
+        let (_, id) = client.memberships.remove(place);
+        if let Some(groups) = self.subscribers.get(subject) {
+            groups[client.version - 2].remove(id);
+            if groups.iter().all(SendGroup::is_empty) {
+                self.subscribers.remove(subject);
+            }
+        }
+    }
+
+    fn unsubscribe_from_everything(&mut self, client: &mut Client) {
+        while let Some((subject, _)) = client.memberships.last().cloned() {
+            self.unsubscribe(client, &subject);
+        }
+    }
+
+    /// Ends the named subscriptions, or all of a kind if none is named.
+    fn unsubscribe_all(
+        &mut self,
+        client: &mut Client,
+        kind: &str,
+        mut named: Vec<Subject>,
+        is_kind: fn(&Subject) -> bool,
+        out: &mut Vec<u8>,
+    ) {
+        if named.is_empty() {
+            let all = client.memberships.iter().map(|(subject, _)| subject.clone());
+            named = all.filter(is_kind).collect();
+        }
+        if named.is_empty() {
+            return confirm(out, client, kind, None);
+        }
+        for subject in named {
+            self.unsubscribe(client, &subject);
+            let (Subject::Channel(name) | Subject::Pattern(name)) = &subject;
+            confirm(out, client, kind, Some(name));
+        }
+    }
+
+    /// Changes the version of a client's protocol, in which messages reach it from now on.
+    fn change_version(&mut self, client: &mut Client, version: usize) {
+        for (subject, id) in &mut client.memberships {
+            if let Some(groups) = self.subscribers.get(subject) {
+                groups[client.version - 2].remove(*id);
+                *id = groups[version - 2].add(&client.to);
+            }
+        }
+        client.version = version;
+    }
+
+    /// Sends a message to the subscribers of a channel, and returns their number. The messages are
+    /// in the subscribers' queues at once if `at_once`, and otherwise at the end of the turn.
+    fn publish(&mut self, channel: &[u8], message: &[u8], at_once: bool) -> usize {
+        let (mut count, Store { subscribers, last, .. }) = (0, self);
+        let mut send = |subject: &Subject, groups: &[SendGroup; 2], words: &[&[u8]]| {
+            for (index, group) in groups.iter().enumerate().filter(|(_, group)| !group.is_empty()) {
+                if !last.as_ref().is_some_and(|(known, at, _)| known == subject && *at == index) {
+                    let before = last.replace((subject.clone(), index, group.clone()));
+                    before.iter().for_each(|(.., group)| group.flush());
+                }
+                let mut bytes = Vec::new();
+                number(&mut bytes, [b'*', b'>'][index], words.len() as i64);
+                words.iter().for_each(|word| bulk(&mut bytes, Some(word)));
+                count += group.len();
+                group.send(SharedBytes::from(bytes));
+                if at_once {
+                    group.flush();
+                }
+            }
+        };
+        if let Some((subject, groups)) =
+            subscribers.get_key_value(&Subject::Channel(channel.into()))
+        {
+            send(subject, groups, &[b"message", channel, message]);
+        }
+        for (subject, groups) in &*subscribers {
+            if let Subject::Pattern(pattern) = subject
+                && matches(pattern, channel)
+            {
+                send(subject, groups, &[b"pmessage", pattern, channel, message]);
+            }
+        }
+        count
     }
 
     /// Removes at most this many expired keys. Returns true if none is left.
@@ -399,6 +623,109 @@ impl Store {
             (false, _) => -2,
         }
     }
+}
+
+/// Returns true if a subscriber may give this command with RESP2.
+fn is_for_subscribers(name: &[u8]) -> bool {
+    let names: [&[u8]; 7] =
+        [b"SUBSCRIBE", b"PSUBSCRIBE", b"UNSUBSCRIBE", b"PUNSUBSCRIBE", b"PING", b"QUIT", b"RESET"];
+    names.contains(&name)
+}
+
+/// Answers a change of subscriptions with the number of those that are left.
+fn confirm(out: &mut Vec<u8>, client: &Client, kind: &str, name: Option<&[u8]>) {
+    number(out, if client.version == 3 { b'>' } else { b'*' }, 3);
+    bulk(out, Some(kind.as_bytes()));
+    match name {
+        None if client.version == 3 => out.extend_from_slice(b"_\r\n"),
+        name => bulk(out, name),
+    }
+    number(out, b':', client.memberships.len() as i64);
+}
+
+fn hello(out: &mut Vec<u8>, version: usize) {
+    let (mark, count) = if version == 3 { (b'%', 7) } else { (b'*', 14) };
+    number(out, mark, count);
+    for (key, value) in [("server", "redis"), ("version", "7.0.0")] {
+        bulk(out, Some(key.as_bytes()));
+        bulk(out, Some(value.as_bytes()));
+    }
+    bulk(out, Some(b"proto"));
+    number(out, b':', version as i64);
+    bulk(out, Some(b"id"));
+    number(out, b':', 0);
+    for (key, value) in [("mode", "standalone"), ("role", "master")] {
+        bulk(out, Some(key.as_bytes()));
+        bulk(out, Some(value.as_bytes()));
+    }
+    bulk(out, Some(b"modules"));
+    number(out, b'*', 0);
+}
+
+/// Returns true if a channel matches a pattern, in which `?` is any byte, `*` any bytes, `[a-c]` one
+/// of a set, `[^a-c]` one that is not, and a backslash takes the next byte as it is.
+fn matches(mut pattern: &[u8], mut channel: &[u8]) -> bool {
+    // What follows the last star, and where that was tried.
+    let mut star: Option<(&[u8], &[u8])> = None;
+    loop {
+        if let [b'*', rest @ ..] = pattern {
+            star = Some((rest, channel));
+            pattern = rest;
+            continue;
+        }
+        match channel.split_first() {
+            Some((byte, after)) => {
+                if let Some(rest) = match_one(pattern, *byte) {
+                    (pattern, channel) = (rest, after);
+                    continue;
+                }
+            }
+            None if pattern.is_empty() => return true,
+            None => {}
+        }
+        let Some((rest, [_, after @ ..])) = star else { return false };
+        star = Some((rest, after));
+        (pattern, channel) = (rest, after);
+    }
+}
+
+/// Returns the pattern after its first part, which is not a star, if that matches a byte.
+fn match_one(pattern: &[u8], byte: u8) -> Option<&[u8]> {
+    let (is_match, rest) = match pattern {
+        [] => return None,
+        [b'?', rest @ ..] => (true, rest),
+        [b'[', set @ ..] => in_set(set, byte),
+        [b'\\', literal, rest @ ..] | [literal, rest @ ..] => (*literal == byte, rest),
+    };
+    is_match.then_some(rest)
+}
+
+/// Returns true if the set at the start of a pattern contains a byte, and the pattern after it.
+fn in_set(pattern: &[u8], byte: u8) -> (bool, &[u8]) {
+    let negated = pattern.first() == Some(&b'^');
+    let (mut rest, mut is_in) = (&pattern[usize::from(negated)..], false);
+    loop {
+        rest = match rest {
+            [] => break,
+            [b']', after @ ..] => {
+                rest = after;
+                break;
+            }
+            [b'\\', literal, after @ ..] => {
+                is_in |= *literal == byte;
+                after
+            }
+            [low, b'-', high, after @ ..] => {
+                is_in |= (*low.min(high)..=*low.max(high)).contains(&byte);
+                after
+            }
+            [literal, after @ ..] => {
+                is_in |= *literal == byte;
+                after
+            }
+        };
+    }
+    (is_in != negated, rest)
 }
 
 /// When a key expires, and whether that is in the future.

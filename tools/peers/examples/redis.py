@@ -2,10 +2,13 @@
 
 import contextlib
 import os
+import re
+import socket
 import statistics
+import subprocess
 import time
 
-from harness import ends, eventually, exactly, output, payload, reset, rest, running, tool
+from harness import PATIENCE, ends, eventually, exactly, output, payload, reset, rest, running, tool
 
 
 def commands_of_redis_cli(path):
@@ -264,7 +267,123 @@ def a_new_value_or_end_replaces_the_end(path):
         assert ask(b"MGET a b c d", 8) == [b"*4", b"$1", b"2", b"$1", b"2", b"$1", b"2", b"$-1"]
 
 
+class Subscriber:
+    """A connection whose answers are read up to the answer to a marker, which is a PING."""
+
+    def __init__(self, port):
+        self.socket, self.markers = socket.create_connection(("127.0.0.1", port), PATIENCE), 0
+
+    def ask(self, commands):
+        """Sends commands, one per line, and returns everything up to the marker."""
+        self.markers += 1
+        marker = b"marker-%d" % self.markers
+        self.socket.sendall(commands.replace(b"; ", b"\r\n") + b"\r\nPING " + marker + b"\r\n")
+        data = bytearray()
+        while not data.endswith(b"\r\n" + marker + b"\r\n"):
+            part = self.socket.recv(1 << 16)
+            assert part, f"disconnected after {commands}"
+            data += part
+        # The id of a client and the version of the server differ.
+        return re.sub(rb"\$2\r\nid\r\n:\d+|\$7\r\nversion\r\n\$\d+\r\n[0-9.]+", b"", bytes(data))
+
+
+SUBSCRIPTIONS = [
+    ("a", b"SUBSCRIBE one two"),
+    ("a", b"SUBSCRIBE one"),
+    ("p", b"PUBLISH one hello; PUBLISH none x; PUBLISH two \"\""),
+    ("a", b"PSUBSCRIBE o* [nt]* h?llo"),
+    ("p", b"PUBLISH one both; PUBLISH nine x; PUBLISH hello x; PUBLISH hllo x; PUBLISH ten x"),
+    ("a", b"GET k; SET k v; PUBLISH one x; PING; PING x"),
+    ("a", b"UNSUBSCRIBE two; UNSUBSCRIBE two; UNSUBSCRIBE never"),
+    ("p", b"PUBLISH two x; PUBLISH one x"),
+    ("b", b"SUBSCRIBE one three"),
+    ("p", b"PUBLISH one x; PUBLISH three y"),
+    ("a", b"PUNSUBSCRIBE"),
+    ("a", b"UNSUBSCRIBE; UNSUBSCRIBE; PUNSUBSCRIBE; GET k"),
+    ("p", b"PUBLISH one x"),
+    ("b", b"RESET; GET k"),
+    ("p", b"PUBLISH one x"),
+    ("p", b"SUBSCRIBE; PSUBSCRIBE; PUBLISH; PUBLISH one; PUBLISH a b c"),
+    ("c", b"HELLO; HELLO 3; HELLO 4; GET none"),
+    ("c", b"SUBSCRIBE one; PSUBSCRIBE o*; GET none; SET k v; GET k; PING"),
+    ("p", b"PUBLISH one hello"),
+    ("c", b"PUBLISH one self; PING; PUBLISH one again; GET k"),
+    ("c", b"UNSUBSCRIBE one; UNSUBSCRIBE; PUNSUBSCRIBE; UNSUBSCRIBE"),
+    ("c", b"SUBSCRIBE one; HELLO 2; GET k"),
+    ("p", b"PUBLISH one x"),
+    ("d", b"PSUBSCRIBE a[b-d]e a[^b-d]e a\\*e a[ *?z* [] [^ ** x[z-a]"),
+    ("p", b"; ".join(b"PUBLISH " + name for name in (
+        b"abe x", b"aee x", b"a*e x", b"axe x", b"a x", b"ab x", b"yz x", b"yzzy x", b"zz x", b"z x", b"[] x", b"xm x", b"x x",
+    ))),
+]
+
+
+def answers_to_subscribers(port):
+    """Returns what each step is answered with, and what has then arrived at each client."""
+    clients = {name: Subscriber(port) for name in "abcdp"}
+    seen = []
+    try:
+        for name, commands in SUBSCRIPTIONS:
+            seen.append((name, commands, clients[name].ask(commands)))
+            # A message that matches several patterns arrives once for each, in any order, before the answer to the marker.
+            messages = lambda data: data[: max(data.rfind(b"*2\r\n$4\r\npong"), data.rfind(b"$") if b"pong" not in data else 0)]
+            ordered = lambda data: sorted(messages(data).split(b"*4\r\n"))
+            seen += [(other, b"", ordered(client.ask(b""))) for other, client in clients.items() if other != name]
+    finally:
+        for client in clients.values():
+            client.socket.close()
+    return seen
+
+
+@contextlib.contextmanager
+def redis_server():
+    """Runs redis-server, without files, and returns its port."""
+    server = tool("redis-server", "redis-server")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    options = ["--port", str(port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]
+    process = subprocess.Popen([server, *options], stdout=subprocess.DEVNULL)
+
+    def answers():
+        with contextlib.suppress(ConnectionError), socket.create_connection(("127.0.0.1", port), PATIENCE):
+            return True
+
+    try:
+        eventually(answers, "redis-server answers")
+        yield port
+    finally:
+        process.kill()
+        process.wait()
+
+
+def subscribers_are_answered_as_by_redis_server(path):
+    with running(path, "127.0.0.1:0") as store, redis_server() as port:
+        for ours, theirs in zip(answers_to_subscribers(store.port), answers_to_subscribers(port)):
+            assert ours == theirs, f"{ours}, but redis-server: {theirs[2]}"
+
+
+def many_messages_reach_all_subscribers(path):
+    """Subscribers that go or do not read delay nobody."""
+    benchmark = tool("redis-benchmark", "redis-tools")
+    with running(path, "127.0.0.1:0") as store:
+        subscribers = [Subscriber(store.port) for _ in range(50)]
+        for subscriber in subscribers:
+            subscriber.ask(b"SUBSCRIBE news")
+        for subscriber in subscribers[:10]:
+            reset(subscriber.socket)
+        lines = output(benchmark, "-p", str(store.port), "-n", "2000", "-P", "16", "-c", "1", "--csv", "PUBLISH", "news", "text")
+        assert "rror" not in lines, lines
+        message = b"*3\r\n$7\r\nmessage\r\n$4\r\nnews\r\n$4\r\ntext\r\n"
+        for subscriber in subscribers[10:]:
+            got = exactly(subscriber.socket, len(message) * 2000)
+            assert got == message * 2000
+            subscriber.socket.close()
+
+
 CHECKS = [
+    subscribers_are_answered_as_by_redis_server,
+    many_messages_reach_all_subscribers,
     clients_are_served_while_many_keys_end,
     a_new_value_or_end_replaces_the_end,
     lines_as_they_are_typed,

@@ -1,8 +1,8 @@
 //! The twin of `examples/redis.rs` on tokio.
 
-use bytes::{Buf, BytesMut};
+use bytes::{Buf, Bytes, BytesMut};
 use socket2::{SockRef, TcpKeepalive};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeSet, HashMap};
 use std::io::{self, Write};
 use std::ops::Range;
@@ -10,6 +10,7 @@ use std::rc::Rc;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Notify, mpsc};
 use tokio::task::yield_now;
 use tokio::time::{Instant, interval, timeout};
 
@@ -25,6 +26,8 @@ const KEEP_ALIVE: TcpKeepalive = TcpKeepalive::new()
 /// Maximum number of keys removed before other tasks run. The loop checks for input from clients
 /// after 61 polls of tasks.
 const EXPIRED_AT_ONCE: usize = 4;
+/// Number of messages that may wait for a subscriber.
+const BEHIND: usize = 65536;
 /// How long a refused client may take to end.
 const PATIENCE: Duration = Duration::from_secs(1);
 
@@ -66,35 +69,143 @@ async fn refuse(mut stream: TcpStream) -> io::Result<()> {
 
 async fn serve(mut stream: TcpStream, store: Rc<RefCell<Store>>) -> io::Result<()> {
     stream.set_nodelay(true)?;
+    let (queue, mut messages) = mpsc::channel(BEHIND);
+    let to = Rc::new(Inbox { queue, is_full: Notify::new() });
+    let client = Client { to: to.clone(), version: 2, memberships: Vec::new() };
+    let Served { client, store } = &mut Served { client, store };
+    let (mut from, mut into) = stream.split();
     let (mut buffer, mut out, mut command) = (BytesMut::new(), Vec::new(), Command::default());
     loop {
         buffer.reserve(16 << 10);
-        if stream.read_buf(&mut buffer).await? == 0 {
+        let read = tokio::select! {
+            () = to.is_full.notified() => return Ok(()),
+            read = from.read_buf(&mut buffer) => Some(read?),
+            Some(message) = messages.recv() => {
+                out.extend_from_slice(&message);
+                None
+            }
+        };
+        if read == Some(0) {
             return Ok(());
         }
-        loop {
+        while read.is_some() {
             match command.parse(&buffer) {
                 Ok(true) => {
-                    if !store.borrow_mut().execute(&command, &buffer, &mut out) {
-                        return stream.write_all(&out).await;
+                    if !store.borrow_mut().execute(&command, &buffer, &mut out, client) {
+                        return into.write_all(&out).await;
                     }
                 }
                 Ok(false) => break,
                 Err(why) => {
                     error(&mut out, &format!("Protocol error: {why}"));
-                    return stream.write_all(&out).await;
+                    return into.write_all(&out).await;
                 }
             }
             buffer.advance(command.finish());
+            if client.is_subscriber() || !messages.is_empty() {
+                // Answers are in order with messages.
+                while let Ok(message) = messages.try_recv() {
+                    into.write_all(&message).await?;
+                }
+                into.write_all(&out).await?;
+                out.clear();
+            }
             if out.len() >= BATCH {
-                stream.write_all(&out).await?;
+                into.write_all(&out).await?;
                 out.clear();
             }
         }
-        stream.write_all(&out).await?;
+        while out.len() < BATCH
+            && let Ok(message) = messages.try_recv()
+        {
+            out.extend_from_slice(&message);
+        }
+        tokio::select! {
+            () = to.is_full.notified() => return Ok(()),
+            written = into.write_all(&out) => written?,
+        }
         out.clear();
         out.shrink_to(BATCH);
     }
+}
+
+/// A client that is being served.
+struct Client {
+    to: Rc<Inbox>,
+    /// The version of the protocol.
+    version: usize,
+    /// The channels and patterns that it subscribes to, in order.
+    memberships: Vec<(Subject, MemberId)>,
+}
+
+impl Client {
+    fn is_subscriber(&self) -> bool {
+        !self.memberships.is_empty()
+    }
+}
+
+/// The messages that wait for a client.
+struct Inbox {
+    queue: mpsc::Sender<Bytes>,
+    /// Notified once too many wait.
+    is_full: Notify,
+}
+
+type MemberId = u64;
+
+/// Clients that get the same messages.
+#[derive(Default)]
+struct SendGroup {
+    members: RefCell<Vec<(MemberId, Rc<Inbox>)>>,
+    next_id: Cell<MemberId>,
+}
+
+impl SendGroup {
+    fn add(&self, inbox: &Rc<Inbox>) -> MemberId {
+        let id = self.next_id.get();
+        self.next_id.set(id + 1);
+        self.members.borrow_mut().push((id, inbox.clone()));
+        id
+    }
+
+    fn remove(&self, id: MemberId) {
+        self.members.borrow_mut().retain(|(known, _)| *known != id);
+    }
+
+    fn len(&self) -> usize {
+        self.members.borrow().len()
+    }
+
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    fn send(&self, message: Bytes) {
+        for (_, inbox) in &*self.members.borrow() {
+            if inbox.queue.try_send(message.clone()).is_err() {
+                inbox.is_full.notify_one();
+            }
+        }
+    }
+}
+
+/// Ends the subscriptions of a client when it has gone.
+struct Served {
+    client: Client,
+    store: Rc<RefCell<Store>>,
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        self.store.borrow_mut().unsubscribe_from_everything(&mut self.client);
+    }
+}
+
+/// What clients subscribe to.
+#[derive(Clone, PartialEq, Eq, Hash)]
+enum Subject {
+    Channel(Vec<u8>),
+    Pattern(Vec<u8>),
 }
 
 /// Removes expired keys that no client asks for.
@@ -222,6 +333,8 @@ impl Command {
 
 #[derive(Default)]
 struct Store {
+    /// The subscribers, by the version of their protocol: 2 and 3.
+    subscribers: HashMap<Subject, [SendGroup; 2]>,
     values: HashMap<Vec<u8>, Vec<u8>>,
     /// When keys with a time to live expire.
     deadlines: HashMap<Vec<u8>, Instant>,
@@ -231,19 +344,40 @@ struct Store {
 
 impl Store {
     /// Executes a command. Returns true if the connection stays open.
-    fn execute(&mut self, command: &Command, input: &[u8], out: &mut Vec<u8>) -> bool {
+    fn execute(
+        &mut self,
+        command: &Command,
+        input: &[u8],
+        out: &mut Vec<u8>,
+        client: &mut Client,
+    ) -> bool {
         if command.words.is_empty() {
             return true;
         }
         let input = if command.line.is_empty() { input } else { &command.line };
         let word = |n: usize| &input[command.words[n].clone()];
-        let mut name = [0; 8];
+        let mut name = [0; 16];
         let length = word(0).len().min(name.len());
         name[..length].copy_from_slice(&word(0)[..length]);
         name.make_ascii_uppercase();
         let keys = || (1..command.words.len()).map(word);
+        let is_resp3 = client.version == 3;
+        let value = |out: &mut Vec<u8>, value: Option<&[u8]>| match value {
+            None if is_resp3 => out.extend_from_slice(b"_\r\n"),
+            value => bulk(out, value),
+        };
+        if client.is_subscriber() && !is_resp3 && !is_for_subscribers(&name[..length]) {
+            let name = word(0).to_ascii_lowercase();
+            let allowed = "(P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET";
+            let why = format!(
+                "Can't execute '{}': only {allowed} are allowed in this context",
+                name.escape_ascii()
+            );
+            error(out, &why);
+            return true;
+        }
         match (&name[..length], command.words.len()) {
-            (b"GET", 2) => bulk(out, self.get(word(1))),
+            (b"GET", 2) => value(out, self.get(word(1))),
             (b"SET", 3) => {
                 self.set(word(1), word(2));
                 out.extend_from_slice(b"+OK\r\n");
@@ -259,7 +393,7 @@ impl Store {
                 let start = out.len();
                 number(out, b'*', command.words.len() as i64 - 1);
                 if !keys().all(|key| {
-                    bulk(out, self.get(key));
+                    value(out, self.get(key));
                     out.len() - start <= LIMIT
                 }) {
                     out.truncate(start);
@@ -276,12 +410,50 @@ impl Store {
             (b"INCRBY", 3) => self.increment(word(1), word(2), out),
             (b"EXPIRE", 3) => self.expire(word(1), deadline(b"EX", word(2)), out),
             (b"TTL", 2) => number(out, b':', self.time_to_live(word(1))),
+            (b"SUBSCRIBE", 2..) => keys().for_each(|name| {
+                self.subscribe(client, Subject::Channel(name.into()), out);
+            }),
+            (b"PSUBSCRIBE", 2..) => keys().for_each(|name| {
+                self.subscribe(client, Subject::Pattern(name.into()), out);
+            }),
+            (b"UNSUBSCRIBE", _) => {
+                let is_channel = |subject: &Subject| matches!(subject, Subject::Channel(_));
+                let named = keys().map(|name| Subject::Channel(name.into())).collect();
+                self.unsubscribe_all(client, "unsubscribe", named, is_channel, out);
+            }
+            (b"PUNSUBSCRIBE", _) => {
+                let is_pattern = |subject: &Subject| matches!(subject, Subject::Pattern(_));
+                let named = keys().map(|name| Subject::Pattern(name.into())).collect();
+                self.unsubscribe_all(client, "punsubscribe", named, is_pattern, out);
+            }
+            (b"PUBLISH", 3) => {
+                let count = self.publish(word(1), word(2));
+                number(out, b':', count as i64);
+            }
+            (b"HELLO", 1) => hello(out, client.version),
+            (b"HELLO", 2) => match word(1) {
+                b"2" | b"3" => {
+                    self.change_version(client, usize::from(word(1)[0] - b'0'));
+                    hello(out, client.version);
+                }
+                _ => out.extend_from_slice(b"-NOPROTO unsupported protocol version\r\n"),
+            },
+            (b"RESET", 1) => {
+                self.unsubscribe_from_everything(client);
+                client.version = 2;
+                out.extend_from_slice(b"+RESET\r\n");
+            }
+            (b"PING", 1 | 2) if client.is_subscriber() && !is_resp3 => {
+                number(out, b'*', 2);
+                bulk(out, Some(b"pong"));
+                bulk(out, Some(keys().next().unwrap_or_default()));
+            }
             (b"PING", 1) => out.extend_from_slice(b"+PONG\r\n"),
             (b"PING" | b"ECHO", 2) => bulk(out, Some(word(1))),
             // Clients first ask for the list of commands and for settings; both are empty.
             (b"COMMAND", _) => number(out, b'*', 0),
             (b"CONFIG", 3) => {
-                number(out, b'*', 2);
+                number(out, if is_resp3 { b'%' } else { b'*' }, if is_resp3 { 1 } else { 2 });
                 bulk(out, Some(word(2)));
                 bulk(out, Some(b""));
             }
@@ -293,12 +465,112 @@ impl Store {
             // A web page can make a browser send requests here, whose lines would be taken for
             // commands.
             (b"POST" | b"HOST:", _) => return false,
+            (b"SUBSCRIBE" | b"PSUBSCRIBE" | b"PUBLISH", _) => {
+                let name = word(0).to_ascii_lowercase();
+                let name = name.escape_ascii();
+                error(out, &format!("wrong number of arguments for '{name}' command"));
+            }
             (name, _) => error(
                 out,
                 &format!("unknown command '{}', or wrong number of arguments", name.escape_ascii()),
             ),
         }
         true
+    }
+
+    fn subscribe(&mut self, client: &mut Client, subject: Subject, out: &mut Vec<u8>) {
+        if !client.memberships.iter().any(|(known, _)| *known == subject) {
+            let groups = self
+                .subscribers
+                .entry(subject.clone())
+                .or_insert_with(|| [(); 2].map(|()| SendGroup::default()));
+            let id = groups[client.version - 2].add(&client.to);
+            client.memberships.push((subject.clone(), id));
+        }
+        let (kind, name) = match &subject {
+            Subject::Channel(name) => ("subscribe", name),
+            Subject::Pattern(name) => ("psubscribe", name),
+        };
+        confirm(out, client, kind, Some(name));
+    }
+
+    /// Ends a subscription. A group without subscribers goes.
+    fn unsubscribe(&mut self, client: &mut Client, subject: &Subject) {
+        let place = client.memberships.iter().position(|(known, _)| known == subject);
+        let Some(place) = place else { return };
+        let (_, id) = client.memberships.remove(place);
+        if let Some(groups) = self.subscribers.get(subject) {
+            groups[client.version - 2].remove(id);
+            if groups.iter().all(SendGroup::is_empty) {
+                self.subscribers.remove(subject);
+            }
+        }
+    }
+
+    fn unsubscribe_from_everything(&mut self, client: &mut Client) {
+        while let Some((subject, _)) = client.memberships.last().cloned() {
+            self.unsubscribe(client, &subject);
+        }
+    }
+
+    /// Ends the named subscriptions, or all of a kind if none is named.
+    fn unsubscribe_all(
+        &mut self,
+        client: &mut Client,
+        kind: &str,
+        mut named: Vec<Subject>,
+        is_kind: fn(&Subject) -> bool,
+        out: &mut Vec<u8>,
+    ) {
+        if named.is_empty() {
+            let all = client.memberships.iter().map(|(subject, _)| subject.clone());
+            named = all.filter(is_kind).collect();
+        }
+        if named.is_empty() {
+            return confirm(out, client, kind, None);
+        }
+        for subject in named {
+            self.unsubscribe(client, &subject);
+            let (Subject::Channel(name) | Subject::Pattern(name)) = &subject;
+            confirm(out, client, kind, Some(name));
+        }
+    }
+
+    /// Changes the version of a client's protocol, in which messages reach it from now on.
+    fn change_version(&mut self, client: &mut Client, version: usize) {
+        for (subject, id) in &mut client.memberships {
+            if let Some(groups) = self.subscribers.get(subject) {
+                groups[client.version - 2].remove(*id);
+                *id = groups[version - 2].add(&client.to);
+            }
+        }
+        client.version = version;
+    }
+
+    /// Sends a message to the subscribers of a channel, and returns their number.
+    fn publish(&self, channel: &[u8], message: &[u8]) -> usize {
+        let mut count = 0;
+        let mut send = |groups: &[SendGroup; 2], words: &[&[u8]]| {
+            for (group, mark) in groups.iter().zip([b'*', b'>']).filter(|(one, _)| !one.is_empty())
+            {
+                let mut bytes = Vec::new();
+                number(&mut bytes, mark, words.len() as i64);
+                words.iter().for_each(|word| bulk(&mut bytes, Some(word)));
+                count += group.len();
+                group.send(bytes.into());
+            }
+        };
+        if let Some(groups) = self.subscribers.get(&Subject::Channel(channel.into())) {
+            send(groups, &[b"message", channel, message]);
+        }
+        for (subject, groups) in &self.subscribers {
+            if let Subject::Pattern(pattern) = subject
+                && matches(pattern, channel)
+            {
+                send(groups, &[b"pmessage", pattern, channel, message]);
+            }
+        }
+        count
     }
 
     /// Removes at most this many expired keys. Returns true if none is left.
@@ -309,7 +581,7 @@ impl Store {
                 Some((end, _)) if *end <= now => {}
                 _ => return true,
             }
-            let (_, key) = self.ends.pop_first().expect("there is no first key");
+            let (_, key) = self.ends.pop_first().expect("the first deadline is gone");
             self.deadlines.remove(&key);
             self.values.remove(&key);
         }
@@ -344,13 +616,7 @@ impl Store {
         }
     }
 
-    fn set_until(
-        &mut self,
-        key: &[u8],
-        value: &[u8],
-        end: Option<(Instant, bool)>,
-        out: &mut Vec<u8>,
-    ) {
+    fn set_until(&mut self, key: &[u8], value: &[u8], end: Option<End>, out: &mut Vec<u8>) {
         match end {
             Some((time, true)) => {
                 self.set(key, value);
@@ -379,7 +645,7 @@ impl Store {
         }
     }
 
-    fn expire(&mut self, key: &[u8], end: Option<(Instant, bool)>, out: &mut Vec<u8>) {
+    fn expire(&mut self, key: &[u8], end: Option<End>, out: &mut Vec<u8>) {
         let known = self.get(key).is_some();
         match end {
             Some((time, true)) if known => _ = self.set_end(key, Some(time)),
@@ -401,9 +667,114 @@ impl Store {
     }
 }
 
-/// Returns the time this many seconds (EX) or milliseconds (PX) from now, and whether that is in
-/// the future.
-fn deadline(unit: &[u8], amount: &[u8]) -> Option<(Instant, bool)> {
+/// Returns true if a subscriber may give this command with RESP2.
+fn is_for_subscribers(name: &[u8]) -> bool {
+    let names: [&[u8]; 7] =
+        [b"SUBSCRIBE", b"PSUBSCRIBE", b"UNSUBSCRIBE", b"PUNSUBSCRIBE", b"PING", b"QUIT", b"RESET"];
+    names.contains(&name)
+}
+
+/// Answers a change of subscriptions with the number of those that are left.
+fn confirm(out: &mut Vec<u8>, client: &Client, kind: &str, name: Option<&[u8]>) {
+    number(out, if client.version == 3 { b'>' } else { b'*' }, 3);
+    bulk(out, Some(kind.as_bytes()));
+    match name {
+        None if client.version == 3 => out.extend_from_slice(b"_\r\n"),
+        name => bulk(out, name),
+    }
+    number(out, b':', client.memberships.len() as i64);
+}
+
+fn hello(out: &mut Vec<u8>, version: usize) {
+    let (mark, count) = if version == 3 { (b'%', 7) } else { (b'*', 14) };
+    number(out, mark, count);
+    for (key, value) in [("server", "redis"), ("version", "7.0.0")] {
+        bulk(out, Some(key.as_bytes()));
+        bulk(out, Some(value.as_bytes()));
+    }
+    bulk(out, Some(b"proto"));
+    number(out, b':', version as i64);
+    bulk(out, Some(b"id"));
+    number(out, b':', 0);
+    for (key, value) in [("mode", "standalone"), ("role", "master")] {
+        bulk(out, Some(key.as_bytes()));
+        bulk(out, Some(value.as_bytes()));
+    }
+    bulk(out, Some(b"modules"));
+    number(out, b'*', 0);
+}
+
+/// Returns true if a channel matches a pattern, in which `?` is any byte, `*` any bytes, `[a-c]` one
+/// of a set, `[^a-c]` one that is not, and a backslash takes the next byte as it is.
+fn matches(mut pattern: &[u8], mut channel: &[u8]) -> bool {
+    // What follows the last star, and where that was tried.
+    let mut star: Option<(&[u8], &[u8])> = None;
+    loop {
+        if let [b'*', rest @ ..] = pattern {
+            star = Some((rest, channel));
+            pattern = rest;
+            continue;
+        }
+        match channel.split_first() {
+            Some((byte, after)) => {
+                if let Some(rest) = match_one(pattern, *byte) {
+                    (pattern, channel) = (rest, after);
+                    continue;
+                }
+            }
+            None if pattern.is_empty() => return true,
+            None => {}
+        }
+        let Some((rest, [_, after @ ..])) = star else { return false };
+        star = Some((rest, after));
+        (pattern, channel) = (rest, after);
+    }
+}
+
+/// Returns the pattern after its first part, which is not a star, if that matches a byte.
+fn match_one(pattern: &[u8], byte: u8) -> Option<&[u8]> {
+    let (is_match, rest) = match pattern {
+        [] => return None,
+        [b'?', rest @ ..] => (true, rest),
+        [b'[', set @ ..] => in_set(set, byte),
+        [b'\\', literal, rest @ ..] | [literal, rest @ ..] => (*literal == byte, rest),
+    };
+    is_match.then_some(rest)
+}
+
+/// Returns true if the set at the start of a pattern contains a byte, and the pattern after it.
+fn in_set(pattern: &[u8], byte: u8) -> (bool, &[u8]) {
+    let negated = pattern.first() == Some(&b'^');
+    let (mut rest, mut is_in) = (&pattern[usize::from(negated)..], false);
+    loop {
+        rest = match rest {
+            [] => break,
+            [b']', after @ ..] => {
+                rest = after;
+                break;
+            }
+            [b'\\', literal, after @ ..] => {
+                is_in |= *literal == byte;
+                after
+            }
+            [low, b'-', high, after @ ..] => {
+                is_in |= (*low.min(high)..=*low.max(high)).contains(&byte);
+                after
+            }
+            [literal, after @ ..] => {
+                is_in |= *literal == byte;
+                after
+            }
+        };
+    }
+    (is_in != negated, rest)
+}
+
+/// When a key expires, and whether that is in the future.
+type End = (Instant, bool);
+
+/// Returns the time this many seconds (EX) or milliseconds (PX) from now.
+fn deadline(unit: &[u8], amount: &[u8]) -> Option<End> {
     let unit = match unit.to_ascii_uppercase().as_slice() {
         b"EX" => 1000,
         b"PX" => 1,
@@ -416,6 +787,10 @@ fn deadline(unit: &[u8], amount: &[u8]) -> Option<(Instant, bool)> {
 
 /// Parses a number in canonical form: no plus sign, no leading zeros.
 fn integer(text: &[u8]) -> Option<i64> {
+    // Fast path for nearly all counts and lengths of commands.
+    if let [digit @ b'0'..=b'9'] = text {
+        return Some(i64::from(digit - b'0'));
+    }
     let digits = text.strip_prefix(b"-").unwrap_or(text);
     let is_one = matches!(digits, [b'1'..=b'9', ..]) || text == b"0";
     str::from_utf8(text).ok().filter(|_| is_one)?.parse().ok()
