@@ -277,6 +277,26 @@ impl Command {
     }
 }
 
+/// The words of a command.
+struct Words<'a> {
+    command: &'a Command,
+    input: &'a [u8],
+}
+
+impl<'a> Words<'a> {
+    fn get(&self, n: usize) -> &'a [u8] {
+        &self.input[self.command.words[n].clone()]
+    }
+
+    fn count(&self) -> usize {
+        self.command.words.len()
+    }
+
+    fn keys(&self) -> impl Iterator<Item = &'a [u8]> {
+        (1..self.count()).map(|n| self.get(n))
+    }
+}
+
 #[derive(Default)]
 struct Store {
     /// The subscribers, by the version of their protocol: 2 and 3.
@@ -304,19 +324,14 @@ impl Store {
             return true;
         }
         let input = if command.line.is_empty() { input } else { &command.line };
-        let word = |n: usize| &input[command.words[n].clone()];
+        let words = Words { command, input };
         let mut name = [0; 16];
-        let length = word(0).len().min(name.len());
-        name[..length].copy_from_slice(&word(0)[..length]);
+        let length = words.get(0).len().min(name.len());
+        name[..length].copy_from_slice(&words.get(0)[..length]);
         name.make_ascii_uppercase();
-        let keys = || (1..command.words.len()).map(word);
-        let is_resp3 = client.version == 3;
-        let value = |out: &mut Vec<u8>, value: Option<&[u8]>| match value {
-            None if is_resp3 => out.extend_from_slice(b"_\r\n"),
-            value => bulk(out, value),
-        };
-        if client.is_subscriber() && !is_resp3 && !is_for_subscribers(&name[..length]) {
-            let name = word(0).to_ascii_lowercase();
+        let name = &name[..length];
+        if client.is_subscriber() && client.version == 2 && !is_for_subscribers(name) {
+            let name = words.get(0).to_ascii_lowercase();
             let allowed = "(P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET";
             let why = format!(
                 "Can't execute '{}': only {allowed} are allowed in this context",
@@ -325,23 +340,45 @@ impl Store {
             error(out, &why);
             return true;
         }
-        match (&name[..length], command.words.len()) {
-            (b"GET", 2) => value(out, self.get(word(1))),
+        self.execute_on_values(name, &words, out, client.version)
+            || self.execute_on_subscriptions(name, &words, out, client)
+            || answer(name, &words, out, client)
+    }
+
+    /// Executes a command about values, or returns false.
+    fn execute_on_values(
+        &mut self,
+        name: &[u8],
+        words: &Words<'_>,
+        out: &mut Vec<u8>,
+        version: usize,
+    ) -> bool {
+        let value = |out: &mut Vec<u8>, value: Option<&[u8]>| match value {
+            None if version == 3 => out.extend_from_slice(b"_\r\n"),
+            value => bulk(out, value),
+        };
+        match (name, words.count()) {
+            (b"GET", 2) => value(out, self.get(words.get(1))),
             (b"SET", 3) => {
-                self.set(word(1), word(2));
+                self.set(words.get(1), words.get(2));
                 out.extend_from_slice(b"+OK\r\n");
             }
-            (b"SET", 5) => self.set_until(word(1), word(2), deadline(word(3), word(4)), out),
-            (b"MSET", 3..) if command.words.len() % 2 == 1 => {
-                for n in (1..command.words.len()).step_by(2) {
-                    self.set(word(n), word(n + 1));
+            (b"SET", 5) => self.set_until(
+                words.get(1),
+                words.get(2),
+                deadline(words.get(3), words.get(4)),
+                out,
+            ),
+            (b"MSET", 3..) if words.count() % 2 == 1 => {
+                for n in (1..words.count()).step_by(2) {
+                    self.set(words.get(n), words.get(n + 1));
                 }
                 out.extend_from_slice(b"+OK\r\n");
             }
             (b"MGET", 2..) => {
                 let start = out.len();
-                number(out, b'*', command.words.len() as i64 - 1);
-                if !keys().all(|key| {
+                number(out, b'*', words.count() as i64 - 1);
+                if !words.keys().all(|key| {
                     value(out, self.get(key));
                     out.len() - start <= LIMIT
                 }) {
@@ -350,39 +387,53 @@ impl Store {
                 }
             }
             (b"EXISTS", 2..) => {
-                number(out, b':', keys().filter(|key| self.get(key).is_some()).count() as i64)
+                number(out, b':', words.keys().filter(|key| self.get(key).is_some()).count() as i64)
             }
             (b"DEL", 2..) => {
-                number(out, b':', keys().filter(|key| self.remove(key)).count() as i64)
+                number(out, b':', words.keys().filter(|key| self.remove(key)).count() as i64)
             }
-            (b"INCR", 2) => self.increment(word(1), b"1", out),
-            (b"INCRBY", 3) => self.increment(word(1), word(2), out),
-            (b"EXPIRE", 3) => self.expire(word(1), deadline(b"EX", word(2)), out),
-            (b"TTL", 2) => number(out, b':', self.time_to_live(word(1))),
-            (b"SUBSCRIBE", 2..) => keys().for_each(|name| {
+            (b"INCR", 2) => self.increment(words.get(1), b"1", out),
+            (b"INCRBY", 3) => self.increment(words.get(1), words.get(2), out),
+            (b"EXPIRE", 3) => self.expire(words.get(1), deadline(b"EX", words.get(2)), out),
+            (b"TTL", 2) => number(out, b':', self.time_to_live(words.get(1))),
+            _ => return false,
+        }
+        true
+    }
+
+    /// Executes a command about subscriptions or the version of the protocol, or returns false.
+    fn execute_on_subscriptions(
+        &mut self,
+        name: &[u8],
+        words: &Words<'_>,
+        out: &mut Vec<u8>,
+        client: &mut Client,
+    ) -> bool {
+        match (name, words.count()) {
+            (b"SUBSCRIBE", 2..) => words.keys().for_each(|name| {
                 self.subscribe(client, Subject::Channel(name.into()), out);
             }),
-            (b"PSUBSCRIBE", 2..) => keys().for_each(|name| {
+            (b"PSUBSCRIBE", 2..) => words.keys().for_each(|name| {
                 self.subscribe(client, Subject::Pattern(name.into()), out);
             }),
             (b"UNSUBSCRIBE", _) => {
                 let is_channel = |subject: &Subject| matches!(subject, Subject::Channel(_));
-                let named = keys().map(|name| Subject::Channel(name.into())).collect();
+                let named = words.keys().map(|name| Subject::Channel(name.into())).collect();
                 self.unsubscribe_all(client, "unsubscribe", named, is_channel, out);
             }
             (b"PUNSUBSCRIBE", _) => {
                 let is_pattern = |subject: &Subject| matches!(subject, Subject::Pattern(_));
-                let named = keys().map(|name| Subject::Pattern(name.into())).collect();
+                let named = words.keys().map(|name| Subject::Pattern(name.into())).collect();
                 self.unsubscribe_all(client, "punsubscribe", named, is_pattern, out);
             }
             (b"PUBLISH", 3) => {
-                let count = self.publish(word(1), word(2), client.is_subscriber());
+                let count = self.publish(words.get(1), words.get(2), client.is_subscriber());
                 number(out, b':', count as i64);
             }
             (b"HELLO", 1) => hello(out, client.version),
-            (b"HELLO", 2) => match word(1) {
+            (b"HELLO", 2) => match words.get(1) {
                 b"2" | b"3" => {
-                    self.change_version(client, usize::from(word(1)[0] - b'0'));
+                    self.change_version(client, usize::from(words.get(1)[0] - b'0'));
                     hello(out, client.version);
                 }
                 _ => out.extend_from_slice(b"-NOPROTO unsupported protocol version\r\n"),
@@ -392,38 +443,7 @@ impl Store {
                 client.version = 2;
                 out.extend_from_slice(b"+RESET\r\n");
             }
-            (b"PING", 1 | 2) if client.is_subscriber() && !is_resp3 => {
-                number(out, b'*', 2);
-                bulk(out, Some(b"pong"));
-                bulk(out, Some(keys().next().unwrap_or_default()));
-            }
-            (b"PING", 1) => out.extend_from_slice(b"+PONG\r\n"),
-            (b"PING" | b"ECHO", 2) => bulk(out, Some(word(1))),
-            // Clients first ask for the list of commands and for settings. The answers to both are
-            // empty.
-            (b"COMMAND", _) => number(out, b'*', 0),
-            (b"CONFIG", 3) => {
-                number(out, if is_resp3 { b'%' } else { b'*' }, if is_resp3 { 1 } else { 2 });
-                bulk(out, Some(word(2)));
-                bulk(out, Some(b""));
-            }
-            (b"CLIENT", _) => out.extend_from_slice(b"+OK\r\n"),
-            (b"QUIT", _) => {
-                out.extend_from_slice(b"+OK\r\n");
-                return false;
-            }
-            // A web page can make a browser send requests here, whose lines would be taken for
-            // commands.
-            (b"POST" | b"HOST:", _) => return false,
-            (b"SUBSCRIBE" | b"PSUBSCRIBE" | b"PUBLISH", _) => {
-                let name = word(0).to_ascii_lowercase();
-                let name = name.escape_ascii();
-                error(out, &format!("wrong number of arguments for '{name}' command"));
-            }
-            (name, _) => error(
-                out,
-                &format!("unknown command '{}', or wrong number of arguments", name.escape_ascii()),
-            ),
+            _ => return false,
         }
         true
     }
@@ -623,6 +643,46 @@ impl Store {
             (false, _) => -2,
         }
     }
+}
+
+/// Answers a command that does not concern the store. Returns true if the connection stays open.
+fn answer(name: &[u8], words: &Words<'_>, out: &mut Vec<u8>, client: &Client) -> bool {
+    match (name, words.count()) {
+        (b"PING", 1 | 2) if client.is_subscriber() && client.version == 2 => {
+            number(out, b'*', 2);
+            bulk(out, Some(b"pong"));
+            bulk(out, Some(words.keys().next().unwrap_or_default()));
+        }
+        (b"PING", 1) => out.extend_from_slice(b"+PONG\r\n"),
+        (b"PING" | b"ECHO", 2) => bulk(out, Some(words.get(1))),
+        // Clients first ask for the list of commands and for settings. The answers to both are
+        // empty.
+        (b"COMMAND", _) => number(out, b'*', 0),
+        (b"CONFIG", 3) => {
+            let (mark, count) = if client.version == 3 { (b'%', 1) } else { (b'*', 2) };
+            number(out, mark, count);
+            bulk(out, Some(words.get(2)));
+            bulk(out, Some(b""));
+        }
+        (b"CLIENT", _) => out.extend_from_slice(b"+OK\r\n"),
+        (b"QUIT", _) => {
+            out.extend_from_slice(b"+OK\r\n");
+            return false;
+        }
+        // A web page can make a browser send requests here, whose lines would be taken for
+        // commands.
+        (b"POST" | b"HOST:", _) => return false,
+        (b"SUBSCRIBE" | b"PSUBSCRIBE" | b"PUBLISH", _) => {
+            let name = words.get(0).to_ascii_lowercase();
+            let name = name.escape_ascii();
+            error(out, &format!("wrong number of arguments for '{name}' command"));
+        }
+        (name, _) => error(
+            out,
+            &format!("unknown command '{}', or wrong number of arguments", name.escape_ascii()),
+        ),
+    }
+    true
 }
 
 /// Returns true if a subscriber may give this command with RESP2.
