@@ -124,9 +124,9 @@ fn figure(line: &str) -> Option<Figure> {
     Some(Figure { way: way.into(), clients, size, instructions: instructions.parse().ok()? })
 }
 
-/// Starts building the counted program in the background, which takes a minute of one core, while
-/// the next parts leave a core idle. The part itself also builds it: cargo makes that wait for this
-/// build, and prints any errors.
+/// Starts building the program whose instructions are counted. The build keeps one core busy for a
+/// minute, and the next CI parts leave one idle. The `instructions` part runs the same build again:
+/// cargo waits for this one, and then prints any errors.
 pub(crate) fn build_ahead() -> Outcome {
     if has_valgrind() { ECHO_RECORD.build_step().start() } else { Ok(Vec::new()) }
 }

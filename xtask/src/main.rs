@@ -1,5 +1,5 @@
-//! `cargo xtask VERB` runs what CI runs, with one verb per check. A check that requires more than Rust
-//! is skipped where that is missing.
+//! `cargo xtask VERB` runs what CI runs, with one verb per check. A check that requires more than
+//! Rust is skipped where that is missing.
 //!
 //! Each command is printed before it runs, and the last line is the result.
 
@@ -83,7 +83,7 @@ enum Verb {
         #[arg(long)]
         keep: bool,
     },
-    /// run the mixed workload on the simulated kernel, optimized, once per seed; a failure prints
+    /// run the mixed workload on the simulated kernel, optimised, once per seed; a failure prints
     /// how to repeat it
     Sim {
         #[arg(value_parser = clap::value_parser!(u64).range(1..))]

@@ -6,7 +6,7 @@ use crate::step::{Outcome, Step, root, target};
 const UNSAFE_CRATES: [&str; 6] =
     ["annulus-kernel", "annulus-ring", "annulus-sim", "annulus-driver", "annulus", "annulus-lab"];
 
-/// The target for sanitized builds. Without `--target`, build scripts and macros would also be
+/// The target for sanitised builds. Without `--target`, build scripts and macros would also be
 /// instrumented.
 pub(crate) const TARGET: &str = "x86_64-unknown-linux-gnu";
 

@@ -23,7 +23,7 @@ const SHARDS: usize = 3;
 const QUEUE: usize = 256;
 /// Number of bytes that may wait for a client that does not read.
 const BEHIND: usize = 64 * 1024;
-/// A vanished client is detected after 25 seconds without a byte.
+/// An idle client that vanishes is detected after 25 seconds.
 const KEEP_ALIVE: KeepAlive =
     KeepAlive { time: Duration::from_secs(10), interval: Duration::from_secs(5), retries: 3 };
 /// Maximum number of bytes per line.

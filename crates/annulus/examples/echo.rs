@@ -8,7 +8,7 @@ use annulus::signal::until_terminated;
 use std::io;
 use std::time::Duration;
 
-/// A vanished client is detected after 25 seconds without a byte.
+/// An idle client that vanishes is detected after 25 seconds.
 const KEEP_ALIVE: KeepAlive =
     KeepAlive { time: Duration::from_secs(10), interval: Duration::from_secs(5), retries: 3 };
 

@@ -47,7 +47,7 @@ const CHUNK: usize = 64 << 10;
 /// Maximum number of bytes of a request's line.
 const MAX_LINE: usize = 100;
 const PATIENCE: Duration = Duration::from_secs(30);
-/// A vanished client is detected after 25 seconds without a byte.
+/// An idle client that vanishes is detected after 25 seconds.
 const KEEP_ALIVE: KeepAlive =
     KeepAlive { time: Duration::from_secs(10), interval: Duration::from_secs(5), retries: 3 };
 

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 const CONNECTING: Duration = Duration::from_secs(5);
-/// A vanished client or target is detected after 25 seconds without a byte.
+/// An idle client or target that vanishes is detected after 25 seconds.
 const KEEP_ALIVE: KeepAlive =
     KeepAlive { time: Duration::from_secs(10), interval: Duration::from_secs(5), retries: 3 };
 

@@ -29,7 +29,7 @@ use std::time::Duration;
 const LIMIT: usize = 64 << 20;
 const LINE_LIMIT: usize = 64 << 10;
 const BATCH: usize = 64 << 10;
-/// A vanished client is detected after 25 seconds without a byte.
+/// An idle client that vanishes is detected after 25 seconds.
 const KEEP_ALIVE: KeepAlive =
     KeepAlive { time: Duration::from_secs(10), interval: Duration::from_secs(5), retries: 3 };
 /// Maximum number of expired keys removed per poll. It is small, because the loop only checks for

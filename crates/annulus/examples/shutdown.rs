@@ -17,7 +17,7 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 const WORK: Duration = Duration::from_secs(1);
-/// A vanished client is detected after 25 seconds without a byte.
+/// An idle client that vanishes is detected after 25 seconds.
 const KEEP_ALIVE: KeepAlive =
     KeepAlive { time: Duration::from_secs(10), interval: Duration::from_secs(5), retries: 3 };
 /// Maximum number of bytes per line.

@@ -33,7 +33,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Time limit for each part of a reply. A client that takes longer is not reading.
 const SLOWEST: Duration = Duration::from_secs(60);
-/// A vanished client is detected after 25 seconds without a byte.
+/// An idle client that vanishes is detected after 25 seconds.
 const KEEP_ALIVE: KeepAlive =
     KeepAlive { time: Duration::from_secs(10), interval: Duration::from_secs(5), retries: 3 };
 /// Nix, container images and archives date all files to 1970 or to 1 January 1980. Dates before

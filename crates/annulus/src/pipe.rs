@@ -46,7 +46,7 @@ pub fn pipe() -> io::Result<(Sender, Receiver)> {
     Ok((Sender::of_pipe(writing)?, Receiver::of_pipe(reading)?))
 }
 
-/// The writing end of a pipe. When it is dropped, queued bytes are still written within the
+/// The write end of a pipe. When it is dropped, queued bytes are still written within the
 /// runtime's [linger](crate::Builder::linger). After that, the reader sees the end.
 ///
 /// [`shutdown`](Self::shutdown) needs a free descriptor for a moment. If no descriptor is free, it
@@ -73,7 +73,7 @@ pub struct Sender {
     handle: StreamHandle,
 }
 
-/// The reading end of a pipe. When a task waits for bytes, all available bytes up to 64 KiB are
+/// The read end of a pipe. When a task waits for bytes, all available bytes up to 64 KiB are
 /// read from the pipe.
 ///
 /// ```

@@ -120,7 +120,7 @@ impl Signal {
     ///
     /// # Errors
     /// `InvalidInput` if no signal has this number, if the signal cannot be caught (SIGKILL,
-    /// SIGSTOP), or if continuing after it is undefined behavior (SIGILL, SIGFPE, SIGSEGV).
+    /// SIGSTOP), or if continuing after it is undefined behaviour (SIGILL, SIGFPE, SIGSEGV).
     pub fn from_number(number: i32) -> io::Result<Self> {
         let refused = |why: String| Err(io::Error::new(io::ErrorKind::InvalidInput, why));
         if !(1..=MAX_SIGNAL).contains(&number) {

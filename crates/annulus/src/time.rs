@@ -235,7 +235,7 @@ pub enum MissedTicks {
 }
 
 /// A source of ticks. Missed ticks are delivered at once, unless
-/// [`missed_ticks`](Self::missed_ticks) selects another behavior.
+/// [`missed_ticks`](Self::missed_ticks) selects another behaviour.
 ///
 /// ```
 /// # annulus::run(async {

@@ -1,5 +1,5 @@
-//! Invariant 10 in a forked child. The test is alone in its program: the child shares the
-//! descriptors of all tests, and would wait forever for a lock that another test held.
+//! Invariant 10 in a forked child. This test has its own binary, because the child shares
+//! the descriptors of all tests, and would wait forever for a lock that another test held.
 #![allow(unsafe_code)]
 
 mod common;

@@ -1,6 +1,6 @@
 //! Memory of operations in flight, on both simulated drivers. `cargo xtask miri` runs these tests
 //! under Miri with both aliasing models, where moving or using a box is undefined behaviour while
-//! the kernel still uses an address in it.
+//! the kernel is still using an address in it.
 
 use annulus::fs::{self, AlignedBuf, Dir, File, IoBuf, OpenOptions, Policy};
 use annulus::net::{TcpListener, TcpStream, UdpSocket, UnixDatagram, UnixStream};

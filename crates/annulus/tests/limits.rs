@@ -1,5 +1,5 @@
 //! Invariant 7: a listener that runs out of descriptors pauses, returns no error, and recovers by
-//! itself. The test is alone in its program, since it lowers the process's limit on open files.
+//! itself. This test has its own binary, because it lowers the process's limit on open files.
 #![allow(unsafe_code)]
 
 mod common;

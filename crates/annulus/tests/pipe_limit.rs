@@ -1,4 +1,4 @@
-//! Calls that need a descriptor when none is free. The test is alone in its program, since it
+//! Calls that need a descriptor when none is free. This test has its own binary, because it
 //! lowers the process's limit on open files.
 #![allow(unsafe_code)]
 

@@ -1,5 +1,5 @@
-//! Unix sockets at relative paths. The test is alone in its program, since all threads of a process
-//! share the working directory.
+//! Unix sockets at relative paths. This test has its own binary, because all threads of a
+//! process share the working directory.
 
 use annulus::net::{UnixDatagram, UnixListener, UnixStream};
 use annulus::{DriverChoice, Runtime};

@@ -1,5 +1,5 @@
-//! A pipe without a reader raises no signal, even if the process does not ignore it. The test is
-//! alone in its program, since it changes the signals of the process.
+//! A pipe without a reader raises no signal, even if the process does not ignore it. This test
+//! has its own binary, because it changes the signals of the process.
 
 mod common;
 

@@ -30,7 +30,7 @@ use tower::Layer;
 /// Timeout of a request, and of the remaining requests at shutdown.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Detects a vanished client after 25 seconds without a byte.
+/// An idle client that vanishes is detected after 25 seconds.
 const KEEP_ALIVE: KeepAlive =
     KeepAlive { time: Duration::from_secs(10), interval: Duration::from_secs(5), retries: 3 };
 

@@ -14,7 +14,7 @@ use std::time::Duration;
 use tokio::signal::ctrl_c;
 use tokio::signal::unix::{SignalKind, signal};
 
-/// Detects a vanished client after 25 seconds without a byte.
+/// An idle client that vanishes is detected after 25 seconds.
 const KEEP_ALIVE: KeepAlive =
     KeepAlive { time: Duration::from_secs(10), interval: Duration::from_secs(5), retries: 3 };
 

@@ -30,7 +30,7 @@ const STEP_TIMEOUT: Duration = Duration::from_secs(10);
 /// Maximum time for which a connection may be idle, and for which a client may fail to read.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Detects a vanished client after 25 seconds without a byte.
+/// An idle client that vanishes is detected after 25 seconds.
 const KEEP_ALIVE: KeepAlive =
     KeepAlive { time: Duration::from_secs(10), interval: Duration::from_secs(5), retries: 3 };
 

@@ -17,7 +17,7 @@ use hyper::{Request, Response, body::Incoming};
 use std::convert::Infallible;
 use std::time::Duration;
 
-/// Detects a vanished client after 25 seconds without a byte.
+/// An idle client that vanishes is detected after 25 seconds.
 const KEEP_ALIVE: KeepAlive =
     KeepAlive { time: Duration::from_secs(10), interval: Duration::from_secs(5), retries: 3 };
 

@@ -61,7 +61,7 @@ fn a_second_operation_in_a_direction_fails_with_busy() {
     rig.close(fd);
 }
 
-/// Creates a connection with a descriptor number that only this test uses.
+/// Creates a connection whose descriptor is `number`, which no other test may use.
 fn connection_with_number(number: RawFd) -> (Fd, TcpStream) {
     let (fd, peer) = pair();
     // SAFETY: `pair` created the descriptor for this test, and this owner closes it once.

@@ -96,8 +96,8 @@ pub unsafe trait Kernel {
     /// memory from now on.
     unsafe fn unmap(&self, address: *mut u8, len: usize);
 
-    /// Gives memory back to the system, so that it reads as zero. An implementation may do nothing
-    /// instead.
+    /// Returns memory to the system, as `MADV_DONTNEED` does. Best effort: afterwards the range
+    /// reads as zero or is unchanged.
     ///
     /// # Safety
     /// The range must be whole pages that belong to the caller and whose content is not needed, and
@@ -106,7 +106,7 @@ pub unsafe trait Kernel {
         _ = (address, len);
     }
 
-    /// Gives free heap memory back to the system, if the allocator can.
+    /// Returns free heap memory to the system, if the allocator can.
     fn trim_heap(&self) {}
 
     /// Returns true if descriptors belong to the process, so that other code and other threads can

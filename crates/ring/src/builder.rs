@@ -250,7 +250,7 @@ fn check_range(what: &'static str, given: u32, limit: u32) -> Result<(), SetupEr
     if (1..=limit).contains(&given) { Ok(()) } else { Err(SetupError::Size { what, given, limit }) }
 }
 
-/// Initializes the index array of an older kernel: slot n refers to entry n, permanently.
+/// Initialises the index array of an older kernel: slot n refers to entry n, permanently.
 fn fill_index_array(rings: &RingMemory, array: u32, entries: u32) {
     let first: *mut u32 = rings.area().at(array, entries as usize * 4).cast();
     for index in 0..entries {

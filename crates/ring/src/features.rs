@@ -165,7 +165,7 @@ impl Features {
         Self::detect_on(Rc::new(Linux))
     }
 
-    /// Detects the features of another kernel.
+    /// Detects the features of the given kernel.
     ///
     /// # Errors
     /// Same as [`detect`](Self::detect).

@@ -42,7 +42,8 @@ impl Restriction {
     }
 }
 
-/// Restricts a ring that is not yet enabled to these operations and to this crate's registrations.
+/// Restricts a ring, which must not be enabled yet, to `operations`, the registrations that this
+/// crate uses, and `ALLOWED_ENTRY_FLAGS`.
 pub(crate) fn restrict(ring: &Ring, operations: &[u8]) -> Result<(), SetupError> {
     let mut restrictions = restrictions(operations);
     let count = restrictions.len() as u32;

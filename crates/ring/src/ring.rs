@@ -393,14 +393,14 @@ impl SubmissionQueue {
     /// Returns true if the kernel holds completions that did not fit. An enter flushes them.
     #[inline]
     pub(crate) fn overflowed(&self) -> bool {
-        // Relaxed: a hint. The enter that follows synchronizes with the kernel.
+        // Relaxed: a hint. The enter that follows synchronises with the kernel.
         self.flags.load(Ordering::Relaxed) & CQ_OVERFLOW != 0
     }
 
     /// Returns true if deferred work waits for an enter.
     #[inline]
     pub(crate) fn has_deferred_work(&self) -> bool {
-        // Relaxed: a hint. The enter that follows synchronizes with the kernel.
+        // Relaxed: a hint. The enter that follows synchronises with the kernel.
         self.flags.load(Ordering::Relaxed) & TASKRUN != 0
     }
 }

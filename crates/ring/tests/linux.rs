@@ -226,8 +226,8 @@ fn an_eventfd_is_signalled_while_notifications_are_on() {
     let mut ring = small_ring();
     let eventfd = eventfd(0, EventfdFlags::NONBLOCK).unwrap();
     ring.register_eventfd(eventfd.as_fd()).unwrap();
-    // The receive waits for the peer, because an operation that completes during submission may be
-    // signalled or not.
+    // The receive must wait for the peer: an operation that completes during submission may or may
+    // not signal the eventfd.
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let peer = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     let (socket, _) = listener.accept().unwrap();

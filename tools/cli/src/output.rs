@@ -150,7 +150,7 @@ pub(crate) fn print(text: &str) -> Result<()> {
     check_print(stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()))
 }
 
-/// Writes clap's output, with colors if the stream is a terminal: help to standard output, errors
+/// Writes clap's output, with colours if the stream is a terminal: help to standard output, errors
 /// to standard error.
 pub(crate) fn print_clap(said: &clap::Error) -> io::Result<()> {
     let colored = |is_terminal: bool| is_terminal && std::env::var_os("NO_COLOR").is_none();

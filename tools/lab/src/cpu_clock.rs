@@ -28,7 +28,7 @@ pub(crate) fn children_cpu() -> io::Result<Duration> {
     if unsafe { libc::getrusage(libc::RUSAGE_CHILDREN, usage.as_mut_ptr()) } != 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the call succeeded, so it initialized the value.
+    // SAFETY: the call succeeded, so it initialised the value.
     let usage = unsafe { usage.assume_init() };
     let time = |time: libc::timeval| Duration::new(time.tv_sec as u64, time.tv_usec as u32 * 1000);
     Ok(time(usage.ru_utime) + time(usage.ru_stime))
@@ -40,7 +40,7 @@ fn read(clock: libc::clockid_t) -> io::Result<u64> {
     if unsafe { libc::clock_gettime(clock, time.as_mut_ptr()) } != 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the call succeeded, so it initialized the value.
+    // SAFETY: the call succeeded, so it initialised the value.
     let time = unsafe { time.assume_init() };
     Ok(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
 }

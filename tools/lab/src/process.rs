@@ -360,7 +360,8 @@ pub(crate) mod tests {
 
     #[test]
     fn processes_started_in_other_sessions_are_killed_too() {
-        // One process has no mark, but its parent still runs. The parent of another one has ended.
+        // One process has no mark, but its parent is still running. The parent of another one has
+        // ended.
         let script = "setsid env -i sleep 1000 & (setsid sh -c 'sleep 1000 & setsid sleep 1000' &)
             echo ready; exec sleep 1000";
         for ends_by_itself in [false, true] {

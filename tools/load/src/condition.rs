@@ -6,11 +6,11 @@ use crate::schedule::{parse_number, parse_time};
 use std::str::FromStr;
 use std::time::Duration;
 
-/// Limits that a run must keep, such as `p99<5ms,errors<0.1%`.
+/// Limits that a run must stay within, such as `p99<5ms,errors<0.1%`.
 ///
-/// Each condition is a figure, a comparison and a value. It states the limit (`p99<5ms`) or how the
-/// limit is broken (`p99>5ms`): in both forms, a time or a count that is too high or a rate that is
-/// too low breaks it.
+/// Each condition is a figure, a comparison and a value. It can be written as what must hold
+/// (`p99<5ms`) or as what must not (`p99>5ms`). Both mean the same, except at exactly 5 ms: either
+/// way, a time or count that is too high, or a rate that is too low, breaks it.
 ///
 /// | figure | value |
 /// |---|---|

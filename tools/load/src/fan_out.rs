@@ -50,7 +50,7 @@ pub struct FanOut {
     pub subscribers: usize,
     /// Bytes per message, without what Redis or NATS put around it: at least 16.
     pub message_bytes: usize,
-    /// Number of messages that not all subscribers have yet received. The publisher sends the next
+    /// Number of messages that some subscribers have not received yet. The publisher sends the next
     /// once the last subscriber has the first.
     pub in_flight: usize,
     /// Time before measuring.
@@ -207,11 +207,11 @@ struct Subscriber {
     stream: TcpStream,
     /// Bytes received of the sequence that all subscribers receive.
     position: u64,
-    /// Bytes of a NATS ping of which the rest has not yet arrived.
+    /// Bytes of a NATS ping whose rest has not arrived yet.
     ping_bytes: usize,
 }
 
-/// A message that not all subscribers have.
+/// A message that some subscribers have not received yet.
 struct InFlight {
     published_at: Duration,
     missing: usize,
@@ -228,7 +228,7 @@ struct Broadcast {
     frame_bytes: u64,
     max_in_flight: usize,
     in_flight: VecDeque<InFlight>,
-    /// The number of messages that all subscribers have.
+    /// The number of messages that every subscriber has received.
     complete: u64,
     /// The delivered bytes of the messages in flight.
     expected: VecDeque<u8>,

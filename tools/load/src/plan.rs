@@ -308,11 +308,11 @@ pub struct Streams {
     /// client ends. It pauses first: 5 to 10 ms, which doubles with each failure until a reply
     /// arrives, up to 0.5 to 1 s. Failures count either way.
     pub reconnect: bool,
-    /// Requests per connection; the client then closes it and opens a new one. It is 1 if the
-    /// requests have a header `Connection: close`. The time to reconnect is not part of any service
-    /// time, but it is part of the next request's response time: with 1, each response time
-    /// includes a connect. For a server on an IPv4 loopback address, connections come from
-    /// [`SOURCE_ADDRESSES`](crate::SOURCE_ADDRESSES) different addresses.
+    /// Requests per connection; the client then closes it and opens a new one. A header
+    /// `Connection: close` in the requests overrides it with 1. Reconnecting is never part of a
+    /// service time, but counts in the response time of a request that falls due meanwhile: in a
+    /// closed loop without think time, the next one. For a server on an IPv4 loopback address,
+    /// connections come from [`SOURCE_ADDRESSES`](crate::SOURCE_ADDRESSES) different addresses.
     pub requests_per_connection: Option<u64>,
 }
 

@@ -54,7 +54,7 @@ async fn echo_over_streams(clients: usize, bytes: usize, messages: usize) -> io:
         tasks.extend([send_back(client, &left), send_back(server, &left)]);
     }
     for task in tasks {
-        // Fails with a reset if the client still sends after its peer has ended.
+        // Fails with a reset if the client is still sending after its peer has ended.
         _ = task.await;
     }
     Ok(())

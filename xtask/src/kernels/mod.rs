@@ -25,7 +25,7 @@ use results::Results;
 
 /// The word for the kernel of this machine.
 const HOST_KERNEL: &str = "here";
-/// The script that runs a plan in a virtual machine.
+/// The script that runs a plan, in a virtual machine or on this one.
 const RUN_SCRIPT: &str = "xtask/src/kernels/run.sh";
 /// The maximum time in which a machine starts and stops.
 const BOOT_SECONDS: u64 = 300;
@@ -36,7 +36,7 @@ pub(crate) struct KernelsArgs {
     /// versions of Debian's kernels, and `here`
     #[arg(value_parser = ["5.10", "6.1", "6.12", HOST_KERNEL], default_values = ["6.1", "6.12"])]
     kernels: Vec<String>,
-    /// run only what the weekly run has: fewer tests, less optimized
+    /// run only what the weekly run has: fewer tests, less optimised
     #[arg(long)]
     quick: bool,
     /// write docs/kernels.md

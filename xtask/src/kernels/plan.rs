@@ -23,7 +23,7 @@ const CHOSEN_TESTS: [(&str, Option<&str>); 7] = [
 /// The test suite of `annulus`. [`Scope::options`] selects its modules.
 const SUITE: &str = "suite";
 
-/// Tests that take long without optimization, because they try many random cases or mostly run
+/// Tests that take long without optimisation, because they try many random cases or mostly run
 /// simulations.
 const SLOW_TESTS: [(&str, Option<&str>); 1] = [("driver", None)];
 

@@ -43,7 +43,7 @@ pub unsafe trait IoBuf: Unpin + 'static {
     /// Returns the number of initialised bytes. A write writes all of them.
     fn bytes_init(&self) -> usize;
 
-    /// Returns a part of the memory, without copying.
+    /// Returns a part of the buffer, without copying.
     ///
     /// # Panics
     /// If the range begins past the end, or ends before it begins.
@@ -57,7 +57,7 @@ pub unsafe trait IoBuf: Unpin + 'static {
 
 /// Owned memory that a file can be read into.
 ///
-/// A read overwrites the memory from its beginning. To keep a part of it, pass a
+/// A read overwrites the buffer from its beginning. To keep a part of it, pass a
 /// [slice](IoBuf::slice):
 ///
 /// ```
@@ -262,7 +262,7 @@ impl<T> Drop for Parked<T> {
 mod tests {
     use super::*;
 
-    /// Fills the memory as a read does.
+    /// Fills the buffer as a read does.
     fn fill<B: IoBufMut>(mut buf: B, byte: u8) -> B {
         let count = buf.bytes_total();
         // SAFETY: `bytes_total` bytes are writable, and all of them are written before `set_init`.

@@ -119,7 +119,7 @@ pub(crate) struct OwnedPart {
 }
 
 impl OwnedPart {
-    /// Takes over a file buffer with all its initialized bytes. Returns `None` if there are none.
+    /// Takes over a file buffer with all its initialised bytes. Returns `None` if there are none.
     pub(crate) fn of_buf(buf: impl IoBuf) -> Option<Self> {
         Self::new(buf, |buf| (buf.as_ptr(), buf.bytes_init()))
     }

@@ -14,7 +14,7 @@ use std::os::fd::RawFd;
 /// Maximum number of bytes per call: what Linux transfers at most.
 const MAX_BYTES: usize = 0x7fff_f000;
 
-/// A durable write of the memory after its first `done` bytes.
+/// A durable write of `buf`, from byte `done` on.
 struct DurableWrite<B> {
     buf: B,
     done: usize,

@@ -10,7 +10,7 @@ use annulus_kernel::file::CURSOR_OFFSET;
 use std::io;
 
 impl File {
-    /// Reads until the memory is full.
+    /// Reads until the buffer is full.
     ///
     /// # Errors
     /// The errors of [`read_at`](Self::read_at); `UnexpectedEof`, with the offset in the message,

@@ -11,13 +11,13 @@ use std::io;
 impl File {
     /// Makes several reads at once, each like [`read_at`](Self::read_at): those whose data is not
     /// in memory are handed to the kernel together, in one system call, and wait for the device
-    /// together. Returns the result of each, with its memory, in the order of the list.
+    /// together. Returns the result of each, with its buffer, in the order of the list.
     ///
     /// This costs less than a task per read, and an index or a page cache often knows all of its
     /// reads beforehand.
     ///
-    /// If the future is dropped, reads that have not begun are cancelled. The memory of the others
-    /// is freed once they have ended.
+    /// If the future is dropped, reads that have not begun are cancelled. The buffer of each of the
+    /// others is freed once they have ended.
     ///
     /// ```
     /// use annulus::fs::{self, File};
@@ -39,8 +39,8 @@ impl File {
     /// ```
     ///
     /// # Errors
-    /// Each result has the errors of [`read_at`](Self::read_at). One error does not affect the other
-    /// reads.
+    /// Each result has the errors of [`read_at`](Self::read_at). One error does not affect the
+    /// other reads.
     pub async fn read_many_at<B: IoBufMut>(
         &self,
         reads: Vec<(B, u64)>,
@@ -71,7 +71,7 @@ impl File {
     }
 
     /// Makes several writes at once, each like [`write_at`](Self::write_at): those that leave the
-    /// loop are handed over together. Returns the result of each, with its memory, in the order of
+    /// loop are handed over together. Returns the result of each, with its buffer, in the order of
     /// the list. They happen in any order, so they should not overlap.
     ///
     /// If the future is dropped, writes that have not begun are cancelled. The others happen.

@@ -7,7 +7,7 @@
 //! worker thread. [`Policy`] describes how this is decided.
 //!
 //! Calls take owned memory ([`IoBuf`], [`IoBufMut`]) and return it with the result: borrowed memory
-//! could be freed while the kernel still writes to it.
+//! could be freed while the kernel is still writing to it.
 
 mod aligned;
 mod cache_entries;

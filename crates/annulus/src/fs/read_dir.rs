@@ -16,7 +16,7 @@ use std::os::fd::RawFd;
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 
-/// Size of the memory that one call fills with entries, in bytes.
+/// Size of the buffer that one call fills with entries, in bytes.
 const CALL_BYTES: usize = 32 * 1024;
 
 /// The entries of a directory; see [`Dir::read_dir`]. The directory stays open until this is

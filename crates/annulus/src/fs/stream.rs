@@ -101,12 +101,12 @@ pub struct FileStream {
     /// Bytes read ahead. The first `consumed` have been consumed.
     ahead: Vec<u8>,
     pub(crate) consumed: usize,
-    /// Whether the last read reached the end and `consume` has not been called since.
+    /// Whether the last read reached the end. Cleared by `consume`, a seek or a write.
     pub(crate) ended: bool,
-    /// Memory of the next read.
+    /// The buffer for the next read.
     next: Vec<u8>,
     reading: Option<InFlight<(io::Result<usize>, Vec<u8>)>>,
-    /// Memory of the next write.
+    /// The buffer for the next write.
     pub(crate) copy: Vec<u8>,
     writing: Option<JoinHandle<Result<(), (io::Error, Unwritten)>>>,
     /// Bytes of a failed write, which are written first.

@@ -14,7 +14,7 @@ use std::os::fd::RawFd;
 /// Maximum number of bytes that Linux transfers per call.
 const MAX_BYTES: usize = 0x7fff_f000;
 
-/// A read into the memory after its first `done` bytes.
+/// A read into `buf`, from byte `done` on.
 pub(crate) struct Read<B> {
     pub(crate) buf: B,
     pub(crate) done: usize,
@@ -23,7 +23,7 @@ pub(crate) struct Read<B> {
     pub(crate) guard: Option<CursorGuard>,
 }
 
-/// A write of the memory after its first `done` bytes.
+/// A write of `buf`, from byte `done` on.
 pub(crate) struct Write<B> {
     pub(crate) buf: B,
     pub(crate) done: usize,
@@ -76,8 +76,9 @@ unsafe impl<B: IoBuf> CallArgs for Write<B> {
 }
 
 impl File {
-    /// Reads at an offset. Returns as many bytes as fit the memory, or fewer near the end of the
-    /// file or if the kernel has fewer available. Returns 0 at the end or if the memory is empty.
+    /// Reads at an offset, until the buffer is full. Reads fewer bytes near the end of the file, or
+    /// if the kernel has fewer available. Returns the number of bytes read: 0 at the end of the
+    /// file, or if the buffer has no capacity.
     ///
     /// # Errors
     /// The error of the system; `InvalidInput` for direct I/O that is not
@@ -87,7 +88,7 @@ impl File {
             consume_budget().await;
             return (Err(error), buf);
         }
-        // No future in between: moving the memory into one and out of it costs a good part of a
+        // No future in between: moving the buffer into one and out of it costs a good part of a
         // cached read.
         let mut args = Read { buf, done: 0, offset, guard: None };
         match self.try_read(&mut args) {
@@ -99,7 +100,7 @@ impl File {
         }
     }
 
-    /// Writes at an offset: as many bytes as the memory has, or fewer if the device is full.
+    /// Writes at an offset: as many bytes as the buffer has, or fewer if the device is full.
     ///
     /// # Errors
     /// `StorageFull`, `FileTooLarge`, …; `InvalidInput` for direct I/O that is not

@@ -207,7 +207,7 @@ fn read_some(
     Poll::Ready(Ok(free.filled().len()))
 }
 
-/// Size of the memory for the first read.
+/// Size of the buffer for the first read.
 const INITIAL_BYTES: usize = 8 * 1024;
 
 /// Bytes that were read ahead, in memory that grows as needed.

@@ -110,7 +110,8 @@ impl Transfer {
             });
             ready!(sent)?;
             if self.left() == 0 {
-                // This includes a repeated copy, whose sink may already have been shut down.
+                // Returns before asking the sink for space: a copy that is called again after it
+                // reached its limit succeeds even if the sink has been shut down.
                 return Poll::Ready(Ok(()));
             }
             // Once there is space, received bytes are queued at once, so they are not lost if this

@@ -32,7 +32,7 @@ pub enum SlowMembers {
     Disconnect,
     /// It misses the message.
     Skip,
-    /// Its queued messages, as far as none of their bytes has been sent, are discarded in favor of
+    /// Its queued messages, as far as none of their bytes has been sent, are discarded in favour of
     /// the newest message.
     KeepLatest,
 }

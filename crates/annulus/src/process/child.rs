@@ -44,7 +44,7 @@ use std::task::{Context, Poll, ready};
 ///
 /// # annulus::run(async {
 /// let mut child = Command::new("sleep").arg("1000").kill_on_drop(true).spawn()?;
-/// assert!(timeout(Duration::from_millis(1), child.wait()).await.is_err(), "it still runs");
+/// assert!(timeout(Duration::from_millis(1), child.wait()).await.is_err(), "it is still running");
 /// child.signal(Signal::SIGTERM)?;
 /// assert_eq!(child.wait().await?.signal(), Some(Signal::SIGTERM.number()));
 /// # std::io::Result::Ok(())

@@ -18,12 +18,12 @@ pub(super) struct Settings {
     pub(super) is_cleared: bool,
 }
 
-/// Starts a child. Adds the cause to an error.
+/// Starts a child. Adds the cause to a spawn error, if the cause can be determined.
 pub(super) fn start(command: &mut Command, settings: Settings) -> io::Result<Child> {
     command.spawn().map_err(|error| with_reason(error, command, settings))
 }
 
-/// Adds the cause to the error of a start, if it can be found.
+/// Adds the cause to a spawn error, if the cause can be determined.
 pub(super) fn with_reason(error: io::Error, command: &Command, settings: Settings) -> io::Error {
     match reason(command, settings.group, settings.is_cleared, &error) {
         Some(reason) => {

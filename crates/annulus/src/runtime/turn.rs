@@ -307,8 +307,9 @@ impl Inner {
         }
     }
 
-    /// Prefetches the slots of upcoming events after the first `prefetched`. Returns the number of
-    /// events whose slots have now been prefetched.
+    /// Prefetches the stream slots of the upcoming events at positions
+    /// `prefetched..PREFETCH_EVENTS`, as far as there are any. Returns the new position,
+    /// `PREFETCH_EVENTS`.
     #[inline]
     fn prefetch(&self, prefetched: u32) -> u32 {
         self.state.driver.upcoming_tokens(prefetched..PREFETCH_EVENTS, |token| {

@@ -70,8 +70,8 @@ impl ConnectionLimit {
     }
 
     /// Returns a permit. If the limit is reached, takes the waker out of `task` instead, and wakes
-    /// it once a connection has closed. A waker that already waits stays in `task`, so that it is
-    /// not dropped under the lock.
+    /// it once a connection has closed. A waker that is already waiting stays in `task`, so that it
+    /// is not dropped under the lock.
     pub(crate) fn take(&self, task: &mut Option<Waker>) -> Option<Permit> {
         let mut state = self.0.state();
         if state.open < self.0.max {

@@ -74,7 +74,7 @@ pub(crate) async fn error_of(socket: &std::net::TcpStream) -> io::Result<io::Err
 
 /// Returns bytes in which every shift, swap or loss is visible: a sequence with a prime period.
 /// Each page but the first begins with its number. Pages are copied, since computing each byte
-/// would dominate the time of an unoptimized test.
+/// would dominate the time of an unoptimised test.
 pub(crate) fn pattern(len: usize) -> Vec<u8> {
     const PERIOD: usize = 251;
     const PAGE: usize = 4096;

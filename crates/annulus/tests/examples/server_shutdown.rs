@@ -39,7 +39,8 @@ fn catches(process: &Child, signal: Signal) {
     }
 }
 
-/// Connects a client, ends the server with a signal, and checks what it left.
+/// Starts a server, connects a client unless it is a UDP server, stops the server with a signal,
+/// and checks that it exits with status 0 and leaves nothing behind.
 fn ends(name: &str, arguments: &[&str]) {
     for (driver, signal) in [("auto", Signal::TERM), ("auto", Signal::INT), ("epoll", Signal::TERM)]
     {

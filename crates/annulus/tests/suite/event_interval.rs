@@ -17,7 +17,7 @@ fn builders() -> [Builder; 2] {
     [DriverChoice::Uring, DriverChoice::Epoll].map(|choice| Runtime::builder().driver(choice))
 }
 
-/// Returns the system calls made by turns while two tasks pass a value back and forth.
+/// Returns how many system calls the loop's turns make while two tasks pass a value back and forth.
 fn calls_of_an_exchange(builder: Builder) -> u64 {
     run_on(builder, async {
         let (to, mut at) = mpsc::channel(1);

@@ -24,7 +24,7 @@ fn simulate(program: impl AsyncFnOnce() -> io::Result<()>) {
     simulate_on(Link::default(), Runtime::builder(), program);
 }
 
-/// Wraps a stream so that the runtime does not recognize it as its own.
+/// Wraps a stream so that the runtime does not recognise it as its own.
 struct Foreign(TcpStream);
 
 impl AsyncRecv for Foreign {

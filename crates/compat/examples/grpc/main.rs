@@ -18,7 +18,7 @@ use tonic::codegen::tokio_stream;
 
 type Outcome = Result<(), Box<dyn Error + Send + Sync>>;
 
-/// Detects a vanished client after 25 seconds without a byte.
+/// An idle client that vanishes is detected after 25 seconds.
 const KEEP_ALIVE: KeepAlive =
     KeepAlive { time: Duration::from_secs(10), interval: Duration::from_secs(5), retries: 3 };
 

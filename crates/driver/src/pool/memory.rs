@@ -53,8 +53,10 @@ pub(super) fn cannot_reserve(bytes: usize, error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), text)
 }
 
+/// Checks that a pool size is valid, see [`PoolSize`].
+///
 /// # Errors
-/// Returns `InvalidInput`, with the size, if the size is out of range.
+/// `InvalidInput`, with the size, if it is not.
 pub(super) fn check_size(size: PoolSize) -> io::Result<()> {
     let whole_pages = size.buffer.is_multiple_of(4096) && (4096..=1 << 24).contains(&size.buffer);
     let valid_count = size.count.is_power_of_two() && size.count <= 32_768;

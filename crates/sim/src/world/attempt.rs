@@ -1,4 +1,5 @@
-//! One attempt at an accept, connect or poll. Receives and sends have their own files.
+//! One attempt at an accept, a connect, a poll, a timer, a notification or a file call. Receives
+//! and sends have their own files.
 
 use super::World;
 use crate::descriptors::File;

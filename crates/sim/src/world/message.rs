@@ -57,7 +57,7 @@ impl World {
         let reported = if receive.whole { datagram.bytes.len() } else { count };
         datagram.bytes.truncate(count);
         let flags = match &receive.into {
-            // As on Linux, a receive of no bytes without a header uses no buffer.
+            // As on Linux, an empty receive takes no buffer, unless metadata precedes the payload.
             Destination::Group(_) if count == 0 && front == 0 => 0,
             Destination::Group(group) => {
                 self.fill_buffer(ring, *group, receive, &datagram, &metadata, reported)

@@ -127,7 +127,7 @@ impl Agent {
         }
     }
 
-    /// Adds what the server used to the recording, or a warning.
+    /// Adds the server's usage to the recording, or a warning if it is unknown.
     pub(super) fn add_to(mut self, recording: &mut Recording) {
         drop(self.marks.take());
         let measured = self.thread.join().unwrap_or_else(|_| Err("its thread has failed".into()));

@@ -46,7 +46,7 @@ with the time until then.
 
 A socket sends another datagram when one is echoed or lost. Datagrams
 of at least 8 bytes carry a number, so that duplicated, late and reordered
-echoes are recognized.
+echoes are recognised.
 
 With --meet, several machines run one load: mpirun, srun, Ansible or a
 Kubernetes Job starts the same command on each. Connections, rate and requests

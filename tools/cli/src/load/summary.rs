@@ -77,7 +77,7 @@ pub(super) fn text(recording: &Recording) -> String {
     text.finish()
 }
 
-/// Adds what the server used, according to its agent.
+/// Adds the server's usage, according to its agent.
 fn add_server(text: &mut Listing, server: &ServerUsage) {
     let share = server.cpu_seconds / server.seconds.max(1e-9) * 100.0;
     let per_request = server.cpu_us_per_request.map(|cpu| format!("{} per request, ", micros(cpu)));

@@ -383,7 +383,8 @@ fn slower_run_is_worse_and_fails_the_exit_status() {
     let finished = directory.run(&["small.toml", "--rounds", "12", "--out", "old"]);
     assert_eq!(finished.code, Some(0), "{finished:?}");
     let old = fs::read_to_string(directory.0.join("old/small.jsonl")).unwrap();
-    // These factors are far above the noise between the halves of a run.
+    // Both factors are far outside the noise, which `compare` estimates from the two halves of a
+    // run.
     for (name, times) in [("worse", 20.0), ("better", 0.05)] {
         fs::create_dir(directory.0.join(name)).unwrap();
         // Contender 1 is threads; 0 is tasks, and 2 the control.

@@ -14,8 +14,8 @@ pub struct Contenders {
     /// The contenders that are compared.
     #[serde(rename = "contenders")]
     pub specs: Vec<Spec>,
-    /// The A/A control: a copy of the first contender, whose results must equal those of the
-    /// original.
+    /// The A/A control: a second copy of the first contender. Any difference between the two is
+    /// noise.
     pub control: Option<Spec>,
     /// One line for each requested contender that is not available.
     pub missing: Vec<String>,

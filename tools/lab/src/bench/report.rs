@@ -55,7 +55,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// Summarizes what was measured so far.
+    /// Summarises what was measured so far.
     pub fn new(bench: &Bench, record: &Record, environment: &Environment) -> Report {
         let contenders = bench.contenders.specs.len();
         let cells = 0..bench.cells.len();

@@ -1,5 +1,5 @@
-//! Invariant 21: no winner without an interval that supports it. Runs on a simulated machine with
-//! contenders of known cost show how often verdicts and intervals are wrong.
+//! Invariant 21: no winner without an interval that supports it. Simulated runs, with contenders of
+//! known cost, show how often verdicts and intervals are wrong.
 //!
 //! This command prints the figures of ADR 0050: `cargo test --release -p annulus-lab simulated --
 //! --nocapture --include-ignored`.
@@ -10,7 +10,7 @@ use super::tests::bench;
 use super::*;
 use annulus_load::stats::{Interval, MISS_PROBABILITY, Verdict, interval, median};
 
-/// Returns the number of simulated runs: fewer in unoptimized builds.
+/// Returns the number of simulated runs: fewer in unoptimised builds.
 pub(crate) const fn scaled_runs(optimized: u64) -> u64 {
     if cfg!(debug_assertions) { optimized / 7 } else { optimized }
 }
@@ -123,7 +123,7 @@ impl SimulatedRun<'_> {
         record
     }
 
-    /// Simulates runs on this machine, and returns the verdicts of each.
+    /// Simulates `times` runs on `machine`, and returns each run's verdicts.
     fn repeated(&self, machine: Machine, times: u64) -> impl Iterator<Item = Vec<CellVerdict>> {
         let bench = self.bench();
         (0..times).map(move |seed| {
@@ -224,7 +224,7 @@ fn intervals_cover_the_true_ratio_as_often_as_claimed() {
         for rounds in [6, 15] {
             let held = coverage(machine, rounds, |ratios| interval(ratios, MISS_PROBABILITY));
             println!("{name}, {rounds} rounds: {held:.1} %");
-            // 95 % minus two standard deviations of 300 draws, the number of runs in unoptimized
+            // 95 % minus two standard deviations of 300 draws, the number of runs in unoptimised
             // builds.
             assert!(held >= 92.4, "{name}, {rounds} rounds: {held} %");
         }

@@ -318,9 +318,9 @@ impl Comparison {
         Ok(())
     }
 
-    /// Returns the placement, and why it differs from the requested one. A server that already runs
-    /// is not pinned. If it is compared with one that is started, nothing is pinned, because
-    /// otherwise one of two identical programs would win.
+    /// Returns the placement, and why it differs from the requested one. A server that is already
+    /// running is not pinned. If it is compared with one that is started, nothing is pinned,
+    /// because otherwise one of two identical programs would win.
     fn placed(&self) -> (Placement, Option<String>) {
         let running = self.contenders.iter().find(|one| !one.is_started());
         let is_mixed = self.contenders.iter().any(Contender::is_started);

@@ -25,8 +25,8 @@ const CONTENDER_PLACEHOLDERS: [&str; 8] =
 pub(super) const UNIX_PREFIX: &str = "unix:";
 
 /// A contender: a server under clients, or a program that answers jobs. In a file it has a
-/// `command`, which is started, or the `address` of a server that already runs, and optionally a
-/// `name`.
+/// `command`, which is started, or the `address` of a server that is already running, and
+/// optionally a `name`.
 ///
 /// Placeholders in the command and in the configuration are replaced when a process starts:
 /// `{port}`, a free port; `{dir}` or `{scratch}`, a directory of its own; `{configuration}`, the
@@ -96,7 +96,7 @@ enum Program {
     Peer(String, Option<String>),
     /// An installed program, or the path of a program.
     Installed(String),
-    /// A server that already runs.
+    /// A server that is already running.
     Running(ServerAddress),
 }
 
@@ -119,7 +119,7 @@ pub(crate) enum Place {
     Fixed(u16),
     /// On a port found among the sockets of its processes.
     LookedUp,
-    /// A server that already runs.
+    /// A server that is already running.
     Running(ServerAddress),
 }
 
@@ -237,7 +237,7 @@ impl Contender {
     }
 
     /// Returns the words of the command line. `program` is the path of the program; a contender
-    /// that already runs has an address instead.
+    /// that is already running has an address instead.
     pub(crate) fn words(&self, program: &str) -> Vec<String> {
         let program = match &self.program {
             Program::Running(address) => address.to_string(),
@@ -257,7 +257,7 @@ impl Contender {
         Contender { name: spec.name.clone(), spec: spec.clone(), ..self.clone() }
     }
 
-    /// Returns true if the lab starts it, false if it already runs.
+    /// Returns true if the lab starts it, false if it is already running.
     pub fn is_started(&self) -> bool {
         !matches!(self.program, Program::Running(_))
     }
@@ -267,7 +267,7 @@ impl Contender {
         self.is_started() && !has(&self.arguments, "port")
     }
 
-    /// Returns true if it already runs at an address other than 127.0.0.1.
+    /// Returns true if it is already running at an address other than 127.0.0.1.
     pub(super) fn is_remote(&self) -> bool {
         match &self.program {
             Program::Running(ServerAddress::Inet(address)) => address.ip() != Ipv4Addr::LOCALHOST,
@@ -276,8 +276,8 @@ impl Contender {
         }
     }
 
-    /// Returns true if its CPU time and memory can be read. A server that already runs must be a
-    /// process of this user.
+    /// Returns true if its CPU time and memory can be read. For a server that was already running,
+    /// this requires that it belongs to this user.
     pub(crate) fn is_visible(&self) -> bool {
         match &self.program {
             Program::Running(address) => listening::owner_of(address).is_some(),

@@ -5,7 +5,7 @@
 //! processes that it has started, in the measured window. For a client that is a program, the
 //! window is from its start to its end. Requests and latency are those that the client reports. The
 //! first contender runs a second time as the control. If only one instance can run, because its
-//! port is fixed or it already runs, that instance is measured twice instead.
+//! port is fixed or it is already running, that instance is measured twice instead.
 
 mod slices;
 mod syscalls;

@@ -40,7 +40,8 @@ impl Document<'_> {
     }
 }
 
-/// Returns the contender, and its cell's values of these parameters.
+/// Returns the first fields of a row: its contender, and the values of these parameters in its
+/// cell.
 fn first(row: &Row, names: &[&str]) -> impl Iterator<Item = String> {
     let parameter = |name: &&str| {
         let mut parameters = row.cell.parameters();

@@ -88,7 +88,7 @@ pub(super) fn published(table: &TableReport) -> Matrix {
     }
 }
 
-/// Returns all figures on the page, of every contender including the control.
+/// Returns the table of every figure, for all contenders and the control.
 pub(super) fn all(report: &Report) -> Matrix {
     let measured = |metric: &Metric| report.rows().any(|row| row.value(&metric.key).is_some());
     let mut shown = report.columns(Column::is_on_page);

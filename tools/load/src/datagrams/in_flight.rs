@@ -2,7 +2,7 @@
 //!
 //! Datagrams are numbered from 0 in the order in which they are sent. Each one is *waiting* until
 //! it is echoed (*answered*) or times out (*lost*); both free its slot in the window. The table
-//! keeps the entries of several windows so that it can recognize duplicate and late echoes.
+//! keeps the entries of several windows so that it can recognise duplicate and late echoes.
 
 use crate::recording::DatagramCounts;
 use std::time::Duration;

@@ -3,7 +3,7 @@
 //! Each client has its own connected socket and keeps a fixed number of datagrams in flight. A
 //! datagram that is not echoed within the timeout counts as lost and frees its slot, so loss does
 //! not stall the client. A datagram of at least 8 bytes starts with a number, which determines the
-//! bytes that follow, so duplicate, late, reordered and corrupt echoes are recognized. Shorter
+//! bytes that follow, so duplicate, late, reordered and corrupt echoes are recognised. Shorter
 //! datagrams are all alike, and their echoes are matched in the order of sending.
 
 mod client;

@@ -2,7 +2,7 @@
 //! carry them.
 //!
 //! A *protocol* is an exchange over a transport:
-//! - An [`Exchange`] writes requests and recognizes their replies. It does no I/O, reads no clock
+//! - An [`Exchange`] writes requests and recognises their replies. It does no I/O, reads no clock
 //!   and counts nothing; the client does that ([`crate::streams`]). Each client has one exchange,
 //!   which it uses for all its successive connections.
 //! - A [`Transport`] carries the bytes: [`PlainTransport`](crate::transport::PlainTransport), or

@@ -36,8 +36,8 @@ pub struct Interval {
     /// Requests that the server did not process, and that are due to be sent again.
     #[serde(default)]
     pub retried: u64,
-    /// Requests of an open loop that were due before the measured time ended, but were not sent.
-    /// They count in the last interval.
+    /// Requests that were due before the measured time ended and were still waiting to be sent:
+    /// those of an open loop's schedule, and retries. They count in the last interval.
     #[serde(default)]
     pub unsent: u64,
     /// Connections that replaced others.

@@ -202,8 +202,8 @@ fn bucket_end(value: u64) -> u64 {
     value | bucket_mask(value)
 }
 
-/// Buckets per group. A group covers one power of two, except that the lowest values have two
-/// groups.
+/// Buckets per group. The first group covers all values below this; each later one covers one power
+/// of two.
 const GROUP_BUCKETS: usize = 1 << (PRECISION_BITS - 1);
 /// Number of groups up to the longest latency.
 const GROUP_COUNT: usize = (MAX_LATENCY.ilog2() + 3 - PRECISION_BITS) as usize;

@@ -27,7 +27,8 @@ pub struct Summary {
     pub cut_off: u64,
     /// Requests that the server did not process, and that are due to be sent again.
     pub retried: u64,
-    /// Requests of an open loop that were due before the measured time ended, but were not sent.
+    /// Requests that were due before the measured time ended and were still waiting to be sent:
+    /// those of an open loop's schedule, and retries.
     pub unsent: u64,
     /// Replies in `responses` that report a failure or are not the expected ones.
     pub refused: u64,
@@ -121,7 +122,7 @@ pub struct ClassSummary {
 }
 
 impl ClassSummary {
-    /// Summarizes the figures of the class with this name.
+    /// Summarises the figures of the class with this name.
     pub fn new(name: impl Into<String>, class: &ClassInterval) -> ClassSummary {
         ClassSummary {
             name: name.into(),
@@ -167,7 +168,7 @@ pub struct Percentiles {
 }
 
 impl Summary {
-    /// Summarizes an interval, or a sum of intervals.
+    /// Summarises an interval, or a sum of intervals.
     pub fn new(interval: &Interval) -> Summary {
         let answered = interval.answered;
         Summary {

@@ -49,7 +49,7 @@ pub(super) struct RecvState {
     rest: Option<Box<ReceivedMessage>>,
     /// An error that the next receive returns, once.
     error: Option<Errno>,
-    /// The memory of a single receive in flight.
+    /// The buffer of a single receive in flight.
     msg_buf: Option<Box<RecvMsgBuf>>,
     max_datagram: Option<usize>,
     /// The kernel's last count of dropped datagrams, modulo 2^32.

@@ -387,7 +387,7 @@ pub(crate) async fn a_task_that_polled_once_consumes_no_wake() -> io::Result<()>
     let got =
         timeout(Duration::from_secs(20), waiting).await.expect("the waiting task was not woken");
     assert_eq!(&*got.expect("the task panicked")?, b"for the waiting task");
-    // A task that polls and still waits is woken like one that awaits.
+    // A task that polls and is still waiting is woken like one that awaits.
     let (polls, awaits) = (other.clone(), other.clone());
     let tasks = [
         spawn(async move { poll_fn(|cx| polls.poll_recv_from(cx)).await.map(|(bytes, _)| bytes) }),

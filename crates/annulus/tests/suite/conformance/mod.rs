@@ -1,5 +1,5 @@
-//! The same behaviour on every driver and every kernel. Each body is written once against the
-//! public API, with client and server on one runtime, and runs in every mode.
+//! Checks that behaviour is the same on every driver and kernel. Each body is written once against
+//! the public API, with client and server on one runtime, and runs in every mode that supports it.
 
 mod async_fds;
 mod buffered;

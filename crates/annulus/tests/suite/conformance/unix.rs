@@ -351,7 +351,7 @@ fn pipe() -> io::Result<(io::PipeReader, io::PipeWriter)> {
     io::pipe()
 }
 
-/// Returns true if the passed descriptor is the writing end of this pipe.
+/// Returns true if the passed descriptor is the write end of this pipe.
 fn is_writer_of(reader: &mut io::PipeReader, passed: OwnedFd) -> io::Result<bool> {
     let mut writer = std::fs::File::from(passed);
     writer.write_all(b"x")?;
@@ -461,7 +461,7 @@ pub(crate) async fn descriptors_that_are_not_taken_are_closed() -> io::Result<()
     Ok(())
 }
 
-/// Waits until every copy of a pipe's writing end is closed. Returns false if that takes too long.
+/// Waits until every copy of a pipe's write end is closed. Returns false if that takes too long.
 async fn closes(reader: &io::PipeReader) -> bool {
     let closed = async {
         let mut poll = libc::pollfd { fd: reader.as_raw_fd(), events: 0, revents: 0 };

@@ -11,8 +11,9 @@ use std::io::{Read, Write};
 use std::task::{Context, Waker};
 use std::time::Duration;
 
-/// A buffer was freed with its stream while the kernel still wrote to it. The simulated kernel
-/// panics if memory that was lent to it has changed owner.
+/// A buffer was freed with its stream while the kernel was still writing to it. The simulated
+/// kernel compares contents: it panics if memory lent to it has been overwritten, for example after
+/// it was freed and reused.
 #[test]
 fn glommio_52_buffers_against_drop() {
     for seed in 0..40 {

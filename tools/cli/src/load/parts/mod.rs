@@ -33,8 +33,8 @@ pub(super) struct PartArgs {
     /// machine, and prints the report. All parts have the same options
     #[arg(long, value_name = "HOST:PORT", help_heading = HEADING)]
     meet: Option<Address>,
-    /// The part of this machine, such as 2/4 [default: the rank that mpirun, srun or a Kubernetes
-    /// Job sets]
+    /// Which part of the run this machine takes, such as 2/4 [default: from the rank set by mpirun,
+    /// srun or a Kubernetes Job]
     #[arg(long, value_name = "PART/COUNT", help_heading = HEADING)]
     part: Option<Part>,
     /// The number of parts, if the launcher does not set it

@@ -1,12 +1,12 @@
-//! A client that sends more than socket buffers and server can hold together, and reads the echo
-//! late.
+//! A client that sends more than the server and the socket buffers can hold between them, and reads
+//! the echo late.
 
 use crate::common::PATIENCE;
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::thread::JoinHandle;
 
-/// More than socket buffers and server together can hold for one connection.
+/// More than the server and the socket buffers can hold between them for one connection.
 const TOTAL_BYTES: usize = 24 << 20;
 const PIECE_BYTES: usize = 64 << 10;
 
@@ -18,7 +18,8 @@ pub(crate) struct LateReader {
 
 /// Returns the bytes of a piece. All pieces differ, so that a lost or swapped one is noticed.
 fn piece(number: usize) -> Vec<u8> {
-    (0..PIECE_BYTES).map(|at| (at * 31 + number * 7) as u8 ^ (at >> 8) as u8).collect()
+    let high_bits = ((number >> 8) & 0xff) as u8;
+    (0..PIECE_BYTES).map(|at| (at * 31 + number * 7) as u8 ^ (at >> 8) as u8 ^ high_bits).collect()
 }
 
 impl LateReader {

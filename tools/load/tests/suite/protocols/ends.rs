@@ -24,7 +24,7 @@ fn read_head(stream: &mut dyn Read) -> String {
     String::from_utf8(head).unwrap()
 }
 
-/// Returns a plan of clients that reconnect.
+/// Returns a plan for clients that reconnect.
 pub(super) fn persistent(address: SocketAddr, protocol: Protocol, driver: DriverChoice) -> Plan {
     Plan {
         workload: Streams { reconnect: true, driver, ..Streams::default() }.into(),
@@ -162,7 +162,7 @@ fn idle_connection_still_fails_after_other_replies() {
 
 const UNTIL_CLOSE: &[u8] = b"HTTP/1.1 200 OK\r\n\r\nhalf";
 
-/// Returns a plan of one client that does not reconnect.
+/// Returns a plan for clients that do not reconnect.
 fn single(address: SocketAddr, driver: DriverChoice) -> Plan {
     let workload = Streams { driver, ..Streams::default() }.into();
     Plan { workload, ..plan(address, http("/")) }

@@ -15,7 +15,7 @@ use tokio_util::codec::{FramedRead, LinesCodec};
 /// Number of messages that may wait for a slow client, and how long sending one of them may take.
 const QUEUE: usize = 256;
 const PATIENCE: Duration = Duration::from_secs(10);
-/// A vanished client is detected after 25 seconds without a byte.
+/// An idle client that vanishes is detected after 25 seconds.
 const KEEP_ALIVE: TcpKeepalive = TcpKeepalive::new()
     .with_time(Duration::from_secs(10))
     .with_interval(Duration::from_secs(5))

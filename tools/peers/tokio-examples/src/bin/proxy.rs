@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 /// stays connected.
 const CONNECTING: Duration = Duration::from_secs(5);
 const GRACE: Duration = Duration::from_millis(500);
-/// A vanished client or target is detected after 25 seconds without a byte.
+/// An idle client or target that vanishes is detected after 25 seconds.
 const KEEP_ALIVE: TcpKeepalive = TcpKeepalive::new()
     .with_time(Duration::from_secs(10))
     .with_interval(Duration::from_secs(5))

@@ -18,7 +18,7 @@ use tokio::time::{Instant, interval, timeout};
 const LIMIT: usize = 64 << 20;
 const LINE_LIMIT: usize = 64 << 10;
 const BATCH: usize = 64 << 10;
-/// A vanished client is detected after 25 seconds without a byte.
+/// An idle client that vanishes is detected after 25 seconds.
 const KEEP_ALIVE: TcpKeepalive = TcpKeepalive::new()
     .with_time(Duration::from_secs(10))
     .with_interval(Duration::from_secs(5))

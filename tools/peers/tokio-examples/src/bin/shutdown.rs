@@ -11,7 +11,7 @@ use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 const WORK: Duration = Duration::from_secs(1);
-/// A vanished client is detected after 25 seconds without a byte.
+/// An idle client that vanishes is detected after 25 seconds.
 const KEEP_ALIVE: TcpKeepalive = TcpKeepalive::new()
     .with_time(Duration::from_secs(10))
     .with_interval(Duration::from_secs(5))

@@ -29,7 +29,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// A client that takes longer for a part of a file is not reading.
 const SLOWEST: Duration = Duration::from_secs(60);
 const PART: u64 = 1 << 20;
-/// A vanished client is detected after 25 seconds without a byte.
+/// An idle client that vanishes is detected after 25 seconds.
 const KEEP_ALIVE: TcpKeepalive = TcpKeepalive::new()
     .with_time(Duration::from_secs(10))
     .with_interval(Duration::from_secs(5))

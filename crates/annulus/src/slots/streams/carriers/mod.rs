@@ -147,7 +147,8 @@ pub(super) fn end(stream: &Stream, state: &mut LoopState) -> Result<(), Errno> {
     }
 }
 
-/// Lists linked sources again whose bytes have been sent from their pipe.
+/// Puts linked sources back on the turn list once their pipe has been emptied or its send has
+/// failed.
 #[inline]
 pub(super) fn resume(streams: &mut Streams, state: &mut LoopState) {
     while let Some(from) = streams.shared.carriers.resumed.pop() {
