@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Result, ensure};
 use fs_err as fs;
 use public_api::Builder;
-use regex_lite::Regex;
+use regex_lite::{Captures, Regex};
 
 use crate::step::{Outcome, Step, root, target};
 
@@ -22,8 +22,12 @@ const MAX_DIFFERENCES: usize = 20;
 pub(crate) fn run(write: bool) -> Outcome {
     let rustdoc = rustdoc()?;
     let mut changed = Vec::new();
+    let mut leaks = Vec::new();
     for library in LIBRARIES {
-        let (list, items) = (list_path(library), items(library, &rustdoc)?);
+        let list = list_path(library);
+        let (items, reexports) = items(library, &rustdoc)?;
+        let (items, internal) = with_own_paths(library, &items, &reexports);
+        leaks.extend(internal);
         match write {
             true => {
                 fs::write(&list, items.iter().map(|item| format!("{item}\n")).collect::<String>())?
@@ -33,6 +37,8 @@ pub(crate) fn run(write: bool) -> Outcome {
     }
     let hint = "the public API differs from its list: if that is intended, run `cargo xtask api --write` and mention it in CHANGELOG.md";
     ensure!(changed.is_empty(), "{hint}\n{}", changed.join("\n"));
+    let hint = "these public items name types of another of our crates, which users cannot import: re-export the types with `pub use`";
+    ensure!(leaks.is_empty(), "{hint}\n{}", leaks.join("\n"));
     Ok(Vec::new())
 }
 
@@ -51,17 +57,71 @@ fn rustdoc() -> Result<PathBuf> {
     Ok(path)
 }
 
-/// Returns every public item of a library with all features. Derived items and blanket
-/// implementations are left out, and types of the standard library are written without their
-/// modules.
-fn items(library: &str, rustdoc: &Path) -> Result<BTreeSet<String>> {
+/// Returns every public item of a library with all features, and the types of our other crates that
+/// it re-exports. Derived items and blanket implementations are left out, and types of the standard
+/// library are written without their modules.
+fn items(library: &str, rustdoc: &Path) -> Result<(BTreeSet<String>, Reexports)> {
     let line = format!("rustdoc --quiet -p {library} --lib --all-features -- -Zunstable-options");
     let step = Step::new("cargo", &line).argument("--output-format=json");
     step.argument("--cap-lints=allow").env("RUSTDOC", &rustdoc.display().to_string()).run()?;
     let path = target().join("doc").join(format!("{}.json", library.replace('-', "_")));
+    let reexports = reexports(&serde_json::from_slice(&fs::read(&path)?)?);
     let builder = Builder::from_rustdoc_json(path).omit_blanket_impls(true);
     let api = builder.omit_auto_trait_impls(true).omit_auto_derived_impls(true).build()?;
-    Ok(api.items().map(|item| without_std(&item.to_string())).collect())
+    Ok((api.items().map(|item| without_std(&item.to_string())).collect(), reexports))
+}
+
+/// The crates and names of re-exported types, such as `("annulus_sim", "Link")`.
+type Reexports = BTreeSet<(String, String)>;
+
+/// Returns what a library re-exports, from the output of rustdoc.
+fn reexports(rustdoc: &serde_json::Value) -> Reexports {
+    let items = rustdoc["index"].as_object().into_iter().flat_map(|items| items.values());
+    let sources = items.filter_map(|item| item["inner"]["use"]["source"].as_str());
+    let parts = sources.filter_map(|source| {
+        let (krate, _) = source.split_once("::")?;
+        let (_, name) = source.rsplit_once("::")?;
+        Some((krate.to_owned(), name.to_owned()))
+    });
+    parts.collect()
+}
+
+/// Replaces the paths of re-exported types with the paths that users import. Returns the items, and
+/// those that name a type of another of our crates that is not re-exported.
+fn with_own_paths(
+    library: &str,
+    items: &BTreeSet<String>,
+    reexports: &Reexports,
+) -> (BTreeSet<String>, Vec<String>) {
+    let own = library.replace('-', "_");
+    let type_path = Regex::new(r"\b(annulus_\w+)::(?:[a-z_]\w*::)*([A-Z]\w*)");
+    let type_path = type_path.expect("invalid pattern");
+    let public_path = |name: &str| {
+        let end = format!("::{name}");
+        items
+            .iter()
+            .find_map(|item| item.strip_prefix("pub use ").filter(|path| path.ends_with(&end)))
+    };
+    let mut leaks = Vec::new();
+    let rewritten = items.iter().map(|item| {
+        let line = type_path.replace_all(item, |found: &Captures<'_>| {
+            let (whole, krate, name) = (&found[0], &found[1], &found[2]);
+            if krate == own {
+                return whole.to_owned();
+            }
+            let is_reexported = reexports.contains(&(krate.to_owned(), name.to_owned()));
+            match public_path(name).filter(|_| is_reexported) {
+                Some(path) => path.to_owned(),
+                None => {
+                    leaks.push(format!("{library}: {whole} in {item}"));
+                    whole.to_owned()
+                }
+            }
+        });
+        line.into_owned()
+    });
+    let rewritten = rewritten.collect();
+    (rewritten, leaks)
 }
 
 /// Removes the modules from types of the standard library, because modules change between
@@ -113,6 +173,23 @@ mod tests {
         ] {
             assert_eq!(without_std(line), listed);
         }
+    }
+
+    #[test]
+    fn types_of_other_crates_are_listed_as_reexported_or_reported() {
+        let lines = [
+            "pub fn a::f(&annulus_b::x::Kind) -> annulus_b::y::Other",
+            "pub fn annulus_a::g(annulus_a::Own)",
+            "pub use annulus_a::m::Kind",
+        ];
+        let items = lines.map(str::to_owned).into();
+        let rustdoc = serde_json::json!({
+            "index": { "1": { "inner": { "use": { "source": "annulus_b::Kind" } } }, "2": {} }
+        });
+        let (items, leaks) = with_own_paths("annulus-a", &items, &reexports(&rustdoc));
+        let listed = "pub fn a::f(&annulus_a::m::Kind) -> annulus_b::y::Other";
+        assert!(items.contains(listed) && items.contains(lines[1]), "{items:?}");
+        assert_eq!(leaks, [format!("annulus-a: annulus_b::y::Other in {}", lines[0])]);
     }
 
     #[test]

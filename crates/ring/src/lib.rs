@@ -35,6 +35,8 @@ mod probe;
 mod restrictions;
 mod ring;
 
+/// Types of the layer below that appear in the signatures of this crate.
+pub use annulus_kernel::{Fd, IoVec, Kernel, file::FileCall};
 pub use buffer_ring::BufferRing;
 pub use builder::RingBuilder;
 pub use completion::{Completion, CompletionFlags};
