@@ -11,7 +11,7 @@
 
 use annulus::Lease;
 use annulus::fs::{CachedFile, Dir, FileCache, Metadata};
-use annulus::io::{AsyncRecv, copy_range, os_error};
+use annulus::io::{AsyncRecv, copy_range, raw_os_error};
 use annulus::net::{KeepAlive, ListenOptions, TcpStream};
 use annulus::signal::until_terminated;
 use annulus::time::timeout;
@@ -289,7 +289,7 @@ impl<'a> Request<'a> {
 
 /// Returns the status for a path that cannot be opened.
 fn status_of(error: io::Error) -> &'static str {
-    match os_error(&error) {
+    match raw_os_error(&error) {
         Some(libc::ENOENT | libc::ENOTDIR | libc::ENAMETOOLONG | libc::ELOOP) => NOT_FOUND,
         // The path names a socket.
         Some(libc::ENXIO) => NOT_FOUND,

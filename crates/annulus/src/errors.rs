@@ -1,10 +1,14 @@
 //! Errors with more detail than the standard ones: which operation failed and for which address,
 //! or a longer message.
 
-use annulus_kernel::{Address, CallError, UnixName};
+use crate::io::CopyError;
+pub(crate) use annulus_kernel::with_text;
+use annulus_kernel::{Address, UnixName, without_text};
+use annulus_ring::SetupError;
 use std::error::Error;
 use std::fmt;
 use std::io;
+use std::iter;
 use std::net::SocketAddr;
 use std::os::unix;
 
@@ -54,10 +58,11 @@ impl fmt::Display for Operation {
 }
 
 /// A socket error that includes the operation and the address, such as `receiving from 127.0.0.1:5:
-/// Connection reset by peer (os error 104)`. It is wrapped in an [`io::Error`] of the same kind. An
-/// error of the standard library has either a text or an error number, so
-/// [`io::Error::raw_os_error`] returns `None` for such an error. Use
-/// [`os_error`](crate::io::os_error) to get the number.
+/// Connection reset by peer (os error 104)`. It is wrapped in an [`io::Error`] of the same kind.
+///
+/// The text includes the text of the cause, so the cause is not also the
+/// [`source`](Error::source), which programs print after the text. [`error`](Self::error) returns
+/// the cause, and [`raw_os_error`](crate::io::raw_os_error) its number.
 ///
 /// ```
 /// use annulus::net::{OpError, Operation, TcpListener, TcpStream};
@@ -69,7 +74,7 @@ impl fmt::Display for Operation {
 /// annulus::yield_now().await;
 /// let error = TcpStream::connect(address).await.unwrap_err();
 /// assert_eq!(error.kind(), ErrorKind::ConnectionRefused);
-/// assert_eq!(annulus::io::os_error(&error), Some(111));
+/// assert_eq!(annulus::io::raw_os_error(&error), Some(111));
 /// assert_eq!(error.to_string(), format!("connecting to {address}: Connection refused (os error 111)"));
 /// let what = OpError::of(&error).expect("it names operation and address");
 /// assert_eq!((what.operation(), what.address()), (Operation::Connect, Some(address)));
@@ -152,56 +157,39 @@ impl From<OpError> for io::Error {
     }
 }
 
-/// Returns an error's number from the operating system (`errno`). This includes errors with an
-/// operation and an address, a system call, a path or a program, for which
-/// [`io::Error::raw_os_error`] returns `None`.
+/// Returns an error's number from the operating system (`errno`), also if the error contains an
+/// operation and an address, a system call, a path or a program. Otherwise looks for the number in
+/// its [sources](Error::source).
+///
+/// [`io::Error::raw_os_error`] returns `None` for such errors, and the standard library allows
+/// nothing else: an [`io::Error`] holds either a number or a value with a text. Its
+/// [`kind`](io::Error::kind) is the same in both cases.
 ///
 /// ```
 /// # annulus::run(async {
 /// // This machine does not have this address.
 /// let error = annulus::net::TcpListener::bind("192.0.2.1:0").unwrap_err();
-/// assert_eq!(annulus::io::os_error(&error), Some(99));
+/// assert_eq!(error.kind(), std::io::ErrorKind::AddrNotAvailable);
+/// assert_eq!(error.raw_os_error(), None);
+/// assert_eq!(annulus::io::raw_os_error(&error), Some(99));
 /// # })
 /// ```
-pub fn os_error(error: &io::Error) -> Option<i32> {
-    let error = OpError::of(error).map_or(error, OpError::error);
-    let of_call = || error.get_ref()?.downcast_ref::<CallError>()?.os_error();
-    let of_text = || os_error(error.get_ref()?.downcast_ref::<WithText>()?.error());
-    error.raw_os_error().or_else(of_call).or_else(of_text)
-}
-
-/// An error with a message of our own, which includes the original one.
-pub(crate) struct WithText {
-    text: String,
-    error: io::Error,
-}
-
-/// Replaces the message of an error. The kind stays the same, and [`os_error`](crate::io::os_error)
-/// still finds the error number.
-#[cold]
-pub(crate) fn with_text(error: io::Error, text: String) -> io::Error {
-    io::Error::new(error.kind(), WithText { text, error })
-}
-
-impl WithText {
-    /// Returns the original error.
-    pub(crate) fn error(&self) -> &io::Error {
-        &self.error
+pub fn raw_os_error(error: &io::Error) -> Option<i32> {
+    if let Some(number) = error.raw_os_error().or_else(|| raw_os_error(cause(error)?)) {
+        return Some(number);
     }
-}
-
-impl fmt::Display for WithText {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.text)
+    let inside = error.get_ref()?;
+    if let Some(refused) = inside.downcast_ref::<SetupError>() {
+        return refused.raw_os_error();
     }
+    iter::successors(inside.source(), |error| (*error).source())
+        .find_map(|error| error.downcast_ref().and_then(raw_os_error))
 }
 
-/// Shows the text, because `main` prints errors with `Debug`.
-impl fmt::Debug for WithText {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(&self.text, f)
-    }
+/// Returns the error that another error wraps and whose text it includes.
+fn cause(error: &io::Error) -> Option<&io::Error> {
+    let inside = error.get_ref()?;
+    let of_operation = inside.downcast_ref().map(OpError::error);
+    let of_copy = || inside.downcast_ref().map(CopyError::io_error);
+    of_operation.or_else(of_copy).or_else(|| without_text(error)).or_else(|| inside.downcast_ref())
 }
-
-// No `source`: the text already includes the message of the cause.
-impl Error for WithText {}

@@ -89,6 +89,8 @@ pub mod fs;
 pub mod fuzzing;
 pub mod guide;
 pub mod io;
+#[cfg(feature = "macros")]
+mod main_macro;
 mod memory;
 mod name;
 pub mod net;
@@ -159,9 +161,25 @@ pub use annulus_driver::Counters;
 /// }
 /// ```
 ///
-/// The function may have any name, visibility and return type, and takes no parameters. The runtime
-/// has default settings; to change them, use [`Runtime::builder`] instead. The crate must be
-/// imported under its own name, `annulus`.
+/// The function may have any name, visibility and return type, and takes no parameters. The crate
+/// must be imported under its own name, `annulus`.
+///
+/// Arguments are settings of the runtime, each with the name of a method of [`Builder`]. A value
+/// with a comma needs parentheses:
+///
+/// ```
+/// use annulus::DriverChoice;
+///
+/// #[annulus::main(driver = DriverChoice::Epoll, task_budget = 64)]
+/// async fn main() -> std::io::Result<()> {
+///     let stats = annulus::handle()?.stats().await?;
+///     assert_eq!(stats.driver.to_string(), "epoll");
+///     Ok(())
+/// }
+/// ```
+///
+/// # Panics
+/// For the same reasons as [`run`].
 ///
 /// ```compile_fail
 /// #[annulus::main]
@@ -169,7 +187,7 @@ pub use annulus_driver::Counters;
 /// ```
 ///
 /// ```compile_fail
-/// #[annulus::main(threads = 2)] // It has no settings.
+/// #[annulus::main(threads = 2)] // No method of `Builder` has this name.
 /// async fn main() {}
 /// ```
 ///
@@ -193,7 +211,22 @@ pub use annulus_macros::main;
 /// }
 /// ```
 ///
-/// It can be combined with other test attributes, such as `#[ignore]` and `#[should_panic]`.
+/// It can be combined with other test attributes, such as `#[ignore]` and `#[should_panic]`. It
+/// takes the same arguments as [`main`](macro@main).
+///
+/// With `start_paused = true` (feature `sim`), the test runs in virtual time: whenever all tasks
+/// wait, time moves to the next timer. It runs on a [simulated kernel](sim) without faults, so it
+/// sees neither the machine's network nor its files, and cannot start processes. [`sim::run`] also
+/// injects faults.
+///
+/// ```
+/// #[annulus::test(start_paused = true)]
+/// async fn a_day_passes() {
+///     let start = annulus::time::Instant::now();
+///     annulus::time::sleep(std::time::Duration::from_secs(86_400)).await; // At once.
+///     assert!(start.elapsed().as_secs() >= 86_400);
+/// }
+/// ```
 ///
 /// ```compile_fail
 /// #[annulus::test]
@@ -290,6 +323,9 @@ pub mod task {
 #[cfg(feature = "macros")]
 #[doc(hidden)]
 pub mod macro_support {
+    #[cfg(feature = "sim")]
+    pub use crate::main_macro::run_paused;
+    pub use crate::main_macro::run_with;
     pub use crate::runtime::select::first_branch;
     pub use tokio;
 }

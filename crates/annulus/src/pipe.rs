@@ -498,7 +498,7 @@ impl OpenOptions {
     ///
     /// # Errors
     /// The errors of [`open_receiver`](Self::open_receiver); and a system error (`ENXIO`, by
-    /// [`os_error`](crate::io::os_error)) if no reader has opened the other end.
+    /// [`raw_os_error`](crate::io::raw_os_error)) if no reader has opened the other end.
     pub fn open_sender(&self, path: impl AsRef<Path>) -> io::Result<Sender> {
         let open = |pipe: OwnedFd| {
             prepare(&pipe, OFlags::WRONLY, "writing")?;

@@ -43,6 +43,48 @@ async fn a_test_may_return_an_error() -> Result<(), Box<dyn std::error::Error>> 
     Ok(())
 }
 
+#[annulus::main(driver = DriverChoice::Epoll, task_budget = 7, measure = true,)]
+async fn with_settings() -> io::Result<String> {
+    Ok(annulus::handle()?.stats().await?.driver.to_string())
+}
+
+#[test]
+fn a_main_has_the_settings_of_its_arguments() {
+    assert_eq!(with_settings().unwrap(), "epoll");
+}
+
+#[annulus::test(start_paused = true)]
+async fn a_paused_test_sleeps_at_no_cost() -> io::Result<()> {
+    let start = annulus::time::Instant::now();
+    let listener = annulus::net::TcpListener::bind("127.0.0.1:7000")?;
+    let mut client = annulus::net::TcpStream::connect("127.0.0.1:7000").await?;
+    let (mut server, _) = listener.accept().await?;
+    client.send("ping").await?;
+    assert_eq!(&*server.recv_exact(4).await?, b"ping");
+    let day = Duration::from_secs(86_400);
+    annulus::time::sleep(day).await;
+    assert!(start.elapsed() >= day);
+    Ok(())
+}
+
+#[annulus::test(start_paused = true, driver = DriverChoice::Epoll)]
+async fn a_paused_test_may_have_settings() {
+    annulus::time::sleep(Duration::from_secs(u64::from(u32::MAX))).await;
+    let stats = annulus::handle().unwrap().stats().await.unwrap();
+    assert_eq!(stats.driver.to_string(), "epoll");
+}
+
+#[annulus::test(start_paused = true)]
+#[should_panic(expected = "deadlock")]
+async fn a_paused_test_that_waits_forever_fails() {
+    std::future::pending::<()>().await;
+}
+
+#[annulus::test(start_paused = false, task_budget = 9)]
+async fn a_test_is_not_paused_if_it_says_so() {
+    annulus::yield_now().await;
+}
+
 #[annulus::test]
 #[should_panic(expected = "as it should")]
 async fn a_test_may_expect_a_panic() {
@@ -90,6 +132,6 @@ fn all_tests_pass_on_both_drivers() {
         let mut tests = Command::new(env::current_exe().unwrap());
         let ran = tests.env("ANNULUS_DRIVER", name).env(INSIDE, "").output().unwrap();
         let text = String::from_utf8_lossy(&ran.stdout);
-        assert!(ran.status.success() && text.contains("6 passed"), "on {name}: {text}");
+        assert!(ran.status.success() && text.contains("11 passed"), "on {name}: {text}");
     }
 }

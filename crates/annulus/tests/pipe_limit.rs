@@ -4,7 +4,7 @@
 
 mod common;
 
-use annulus::io::os_error;
+use annulus::io::raw_os_error;
 use annulus::pipe::pipe;
 use annulus::process::Command;
 use annulus::{DriverChoice, Runtime};
@@ -35,7 +35,7 @@ fn a_pipe_shutdown_without_a_descriptor_fails() {
             let started = Command::new("true").spawn();
             limit_open_files(before);
             for error in [ended.unwrap_err(), started.unwrap_err()] {
-                assert_eq!(os_error(&error), Some(libc::EMFILE), "{error}");
+                assert_eq!(raw_os_error(&error), Some(libc::EMFILE), "{error}");
             }
             drop(sender);
             assert!(receiver.recv().await?.is_none(), "the reader of the dropped pipe got no end");

@@ -4,7 +4,7 @@
 
 mod common;
 
-use annulus::io::os_error;
+use annulus::io::raw_os_error;
 use annulus::process::{Command, Stdio};
 use annulus::{DriverChoice, Runtime, spawn, yield_now};
 use common::denied::deny;
@@ -104,7 +104,7 @@ fn child_that_ignores_sigchld_later() {
         drop(stdin);
         let error = child.wait().await.unwrap_err();
         assert!(error.to_string().contains("SIGCHLD"), "{error}");
-        assert_eq!(os_error(&error), Some(libc::ECHILD));
+        assert_eq!(raw_os_error(&error), Some(libc::ECHILD));
         assert!(child.try_wait().unwrap_err().to_string().contains("SIGCHLD"));
         child.start_kill()?;
         let mut stdout = child.stdout.take().expect("not piped");
@@ -303,7 +303,7 @@ fn errors_explain_why_a_program_cannot_be_executed() {
         );
         write("\u{7f}ELF", 0o755);
         let error = Command::new(&path).output().await.expect_err("the program started");
-        assert_eq!(os_error(&error), Some(libc::ENOEXEC), "{error}");
+        assert_eq!(raw_os_error(&error), Some(libc::ENOEXEC), "{error}");
         assert_names(&error.to_string(), &["'#!'"]);
         Ok(())
     });

@@ -5,37 +5,48 @@ use std::error::Error;
 use std::fmt;
 use std::io;
 
-/// A failed system call, which [`named`] puts into an error.
-#[derive(Debug)]
-pub struct CallError {
-    call: &'static str,
+/// An error with another message, which includes the original one.
+struct WithText {
+    text: String,
     error: io::Error,
 }
 
-impl CallError {
-    /// Returns the errno.
-    pub fn os_error(&self) -> Option<i32> {
-        self.error.raw_os_error()
+/// Replaces the message of an error. Keeps the kind, and the original error for [`without_text`].
+#[cold]
+pub fn with_text(error: io::Error, text: String) -> io::Error {
+    io::Error::new(error.kind(), WithText { text, error })
+}
+
+/// Returns the error whose message [`with_text`] or [`named`] has replaced.
+pub fn without_text(error: &io::Error) -> Option<&io::Error> {
+    error.get_ref()?.downcast_ref().map(|replaced: &WithText| &replaced.error)
+}
+
+impl fmt::Display for WithText {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
     }
 }
 
-impl fmt::Display for CallError {
+/// Shows the text, because `main` prints errors with `Debug`.
+impl fmt::Debug for WithText {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.call, self.error)
+        fmt::Debug::fmt(&self.text, f)
     }
 }
 
 // `Display` includes the text of the cause, so `source` does not return the cause.
-impl Error for CallError {}
+impl Error for WithText {}
 
 /// Returns a function that adds the name of a call to its error. The new error has the same kind,
-/// but its errno is in a [`CallError`], so use this for errors that are reported rather than
-/// handled.
+/// but its errno is inside (see [`without_text`]), so use this for errors that are reported rather
+/// than handled.
 #[inline]
 pub fn named<E: Into<io::Error>>(call: &'static str) -> impl FnOnce(E) -> io::Error {
     move |error| {
         let error = error.into();
-        io::Error::new(error.kind(), CallError { call, error })
+        let text = format!("{call}: {error}");
+        with_text(error, text)
     }
 }
 
@@ -53,5 +64,6 @@ mod tests {
         let error = named("bind")(Errno::ADDRINUSE);
         assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
         assert_eq!(error.to_string(), "bind: Address already in use (os error 98)");
+        assert_eq!(without_text(&error).and_then(io::Error::raw_os_error), Some(98));
     }
 }

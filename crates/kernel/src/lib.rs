@@ -32,7 +32,7 @@ pub mod splice;
 mod uring;
 
 pub use address::{Address, UnixName};
-pub use call::{CallError, named};
+pub use call::{named, with_text, without_text};
 pub use control::{
     Control, ControlWriter, Controls, Direction, MAX_DESCRIPTORS_PER_MESSAGE, descriptors, space,
 };

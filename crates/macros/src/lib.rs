@@ -6,36 +6,102 @@
 //! therefore inferred, and errors reported, as in any other `async fn`, and only the tokens before
 //! the body need to be parsed.
 
-use proc_macro::{Delimiter, Group, Span, TokenStream, TokenTree};
+use proc_macro::{Delimiter, Group, Ident, Punct, Spacing, Span, TokenStream, TokenTree};
 
 /// Runs an `async fn main` with `annulus::run`. Documented as `annulus::main`.
 #[proc_macro_attribute]
 pub fn main(arguments: TokenStream, function: TokenStream) -> TokenStream {
-    expanded("main", "", &arguments, function)
+    expanded("main", "", arguments, function)
 }
 
 /// Turns an `async fn` into a test. Documented as `annulus::test`.
 #[proc_macro_attribute]
 pub fn test(arguments: TokenStream, function: TokenStream) -> TokenStream {
-    expanded("test", "#[::core::prelude::v1::test]", &arguments, function)
+    expanded("test", "#[::core::prelude::v1::test]", arguments, function)
 }
 
 /// Returns a function that runs the given one, or a compile error in its place.
 fn expanded(
     name: &str,
     attribute: &str,
-    arguments: &TokenStream,
+    arguments: TokenStream,
     function: TokenStream,
 ) -> TokenStream {
-    let runs = if arguments.is_empty() {
-        running(name, attribute, function)
-    } else {
-        let text = format!(
-            "#[annulus::{name}] takes no arguments; for settings use annulus::Runtime::builder()"
-        );
-        Err((Span::call_site(), text))
-    };
+    let runs = Settings::parse(name, arguments)
+        .and_then(|settings| running(name, attribute, &settings, function));
     runs.unwrap_or_else(|(span, text)| error(span, &text))
+}
+
+/// Where a macro cannot be expanded, and why.
+type Refusal = (Span, String);
+
+/// The arguments of an attribute: settings of the runtime, such as `task_budget = 64`. Each is a
+/// method of `annulus::Builder`, so this crate need not know them.
+#[derive(Default)]
+struct Settings {
+    methods: Vec<(Ident, TokenStream)>,
+    /// Whether a test runs on a simulated kernel, in virtual time.
+    start_paused: bool,
+}
+
+impl Settings {
+    fn parse(name: &str, arguments: TokenStream) -> Result<Self, Refusal> {
+        let mut settings = Self::default();
+        let tokens: Vec<TokenTree> = arguments.into_iter().collect();
+        let is =
+            |token: &TokenTree, sign| matches!(token, TokenTree::Punct(it) if it.as_char() == sign);
+        for setting in tokens.split(|token| is(token, ',')) {
+            match setting {
+                [] => {}
+                [TokenTree::Ident(method), equals, value @ ..]
+                    if is(equals, '=') && !value.is_empty() =>
+                {
+                    let value: TokenStream = value.iter().cloned().collect();
+                    if name == "test" && method.to_string() == "start_paused" {
+                        settings.start_paused = match &*value.to_string() {
+                            "true" => true,
+                            "false" => false,
+                            _ => {
+                                let text = "start_paused is either true or false";
+                                return Err((method.span(), text.to_owned()));
+                            }
+                        };
+                    } else {
+                        settings.methods.push((method.clone(), value));
+                    }
+                }
+                [wrong, ..] => {
+                    let text = format!(
+                        "#[annulus::{name}] takes settings of annulus::Builder, such as `task_budget = 64`"
+                    );
+                    return Err((wrong.span(), text));
+                }
+            }
+        }
+        Ok(settings)
+    }
+
+    /// Returns a call that runs a future with these settings.
+    fn call(&self, future: &str) -> TokenStream {
+        let parse = |text: &str| -> TokenStream {
+            text.parse().unwrap_or_else(|error| panic!("{text} does not parse: {error}"))
+        };
+        if self.methods.is_empty() && !self.start_paused {
+            return parse(&format!("::annulus::run({future})"));
+        }
+        let mut arguments = parse("::annulus::Runtime::builder()");
+        for (method, value) in &self.methods {
+            let value = Group::new(Delimiter::Parenthesis, value.clone());
+            let dot = Punct::new('.', Spacing::Alone);
+            let call = [TokenTree::Punct(dot), method.clone().into(), value.into()];
+            arguments.extend(call);
+        }
+        arguments.extend(parse(&format!(", {future}")));
+        let run = if self.start_paused { "run_paused" } else { "run_with" };
+        let mut call = parse(&format!("::annulus::macro_support::{run}"));
+        call.extend([TokenTree::from(Group::new(Delimiter::Parenthesis, arguments))]);
+        call
+    }
 }
 
 /// Turns `async fn f() -> T { … }` into `fn f() -> T { async fn f() -> T { … } ::annulus::run(f())
@@ -43,8 +109,9 @@ fn expanded(
 fn running(
     name: &str,
     attribute: &str,
+    settings: &Settings,
     function: TokenStream,
-) -> Result<TokenStream, (Span, String)> {
+) -> Result<TokenStream, Refusal> {
     let tokens: Vec<TokenTree> = function.into_iter().collect();
     let refused = |at: Option<&TokenTree>, why: &str| {
         let span = at.map_or_else(Span::call_site, TokenTree::span);
@@ -72,9 +139,7 @@ fn running(
     let Some((TokenTree::Group(body), returned)) = rest.split_last() else {
         return refused(tokens.last(), "runs a function with a body");
     };
-    let run: TokenStream = format!("::annulus::run({called}())")
-        .parse()
-        .expect("the call of `annulus::run` does not parse");
+    let run = settings.call(&format!("{called}()"));
     let mut block = Group::new(Delimiter::Brace, inner.iter().cloned().chain(run).collect());
     block.set_span(body.span());
     let attribute: TokenStream = attribute.parse().expect("the attribute does not parse");

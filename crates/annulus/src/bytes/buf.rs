@@ -34,7 +34,9 @@ use std::ops::{Bound, Deref, DerefMut, RangeBounds};
 /// The first `bytes_init` bytes at `as_ptr` must be initialised, must not change while the value is
 /// not used, and must not move when the value is moved.
 #[diagnostic::on_unimplemented(
-    note = "pass owned memory, such as a `Vec<u8>`: it comes back with the result"
+    message = "`{Self}` cannot be passed to a file: a write uses the bytes even after its future has been dropped",
+    label = "not owned bytes",
+    note = "pass owned bytes, such as a `Vec<u8>`; they come back with the result: `let (result, bytes) = file.write(bytes).await;`"
 )]
 pub unsafe trait IoBuf: Unpin + 'static {
     /// Returns a pointer to the first byte.
@@ -81,7 +83,9 @@ pub unsafe trait IoBuf: Unpin + 'static {
 /// The requirements of [`IoBuf`] apply. In addition, the `bytes_total` bytes at `as_mut_ptr` must
 /// be writable, and no other code may use them.
 #[diagnostic::on_unimplemented(
-    note = "pass owned memory, such as a `Vec<u8>`: it comes back with the result"
+    message = "`{Self}` cannot be read into: a read uses the memory even after its future has been dropped",
+    label = "not owned memory",
+    note = "pass owned memory, such as a `Vec<u8>`; it comes back with the result: `let (result, buffer) = file.read(buffer).await;`"
 )]
 pub unsafe trait IoBufMut: IoBuf {
     /// Returns a pointer to the first byte, for writing.

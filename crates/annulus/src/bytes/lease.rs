@@ -51,7 +51,7 @@ pub struct Lease {
     hold: LeaseOwner,
 }
 
-stays!(Send Lease);
+stays!(Send Lease Sync Lease);
 
 /// The owner that keeps the memory of a lease alive.
 enum LeaseOwner {

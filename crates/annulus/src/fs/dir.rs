@@ -10,7 +10,7 @@ use super::path::{
     with_c_path,
 };
 use super::read_dir::ReadDir;
-use crate::errors::os_error;
+use crate::errors::raw_os_error;
 use crate::file_policy::{CallKind, Class};
 use crate::runtime::core::Core;
 use crate::runtime::current;
@@ -422,7 +422,7 @@ fn gone(removed: io::Result<()>) -> io::Result<()> {
 /// Returns true if the path was not a directory. For a symbolic link, older kernels return ELOOP.
 fn is_no_directory(error: &io::Error) -> bool {
     let codes = [Errno::NOTDIR, Errno::LOOP].map(Errno::raw_os_error);
-    os_error(error).is_some_and(|code| codes.contains(&code))
+    raw_os_error(error).is_some_and(|code| codes.contains(&code))
 }
 
 async fn stat(site: CallSite<'_>, path: &Path, flags: AtFlags) -> io::Result<Metadata> {

@@ -424,7 +424,7 @@ fn explain_beneath(error: io::Error) -> io::Error {
         }
         _ => return error,
     };
-    io::Error::new(kind, text)
+    io::Error::new(kind, with_text(error, text))
 }
 
 fn contradiction(text: &str) -> io::Error {

@@ -26,26 +26,64 @@ const UNKNOWN_LENGTH_STEP_BYTES: usize = 64 * 1024;
 /// memory.
 pub async fn read(path: impl AsRef<Path>) -> io::Result<Vec<u8>> {
     let path = path.as_ref();
-    let file = File::open(path).await?;
-    read_all(file).await.map_err(|error| about("reading", path, error))
+    let mut file = File::open(path).await?;
+    let (read, bytes) = file.read_to_end(Vec::new()).await;
+    read.map(|_| bytes).map_err(|error| about("reading", path, error))
 }
 
-async fn read_all(mut file: File) -> io::Result<Vec<u8>> {
-    let len = usize::try_from(file.metadata().await?.len()).map_err(|_| too_large())?;
-    let mut bytes = Vec::new();
-    bytes.try_reserve_exact(len.saturating_add(SPARE_BYTES)).map_err(|_| too_large())?;
-    loop {
-        if bytes.len() == bytes.capacity() {
-            // The file is longer than reported. `try_reserve` grows the memory by a factor, which
-            // avoids many copies.
-            bytes.try_reserve(UNKNOWN_LENGTH_STEP_BYTES).map_err(|_| too_large())?;
+impl File {
+    /// Reads from the file's position to its end, and appends the bytes to `buf`. Returns the
+    /// number of bytes, and the buffer. After an error, the buffer holds the bytes that were read
+    /// before it.
+    ///
+    /// Not cancel-safe: if the future is dropped, the position may have moved and the buffer is
+    /// lost.
+    ///
+    /// ```
+    /// use annulus::fs::{self, File};
+    ///
+    /// # annulus::run(async {
+    /// # let path = std::env::temp_dir().join(format!("annulus-to-end-{}", std::process::id()));
+    /// # fs::write(&path, "header, and the rest").await?;
+    /// let mut file = File::open(&path).await?;
+    /// let (read, _header) = file.read(vec![0; 8]).await;
+    /// assert_eq!(read?, 8);
+    /// let (count, rest) = file.read_to_end(Vec::new()).await;
+    /// assert_eq!((count?, &*rest), (12, &b"and the rest"[..]));
+    /// # fs::remove_file(&path).await?;
+    /// # std::io::Result::Ok(())
+    /// # }).unwrap();
+    /// ```
+    ///
+    /// # Errors
+    /// The errors of [`read`](Self::read), and `OutOfMemory` if the rest of the file does not fit
+    /// into memory.
+    pub async fn read_to_end(&mut self, mut buf: Vec<u8>) -> (io::Result<usize>, Vec<u8>) {
+        let start = buf.len();
+        if let Err(error) = self.reserve_rest(&mut buf).await {
+            return (Err(error), buf);
         }
-        let end = bytes.len();
-        let (read, slice) = file.read(bytes.slice(end..)).await;
-        bytes = slice.into_inner();
-        if read? == 0 {
-            return Ok(bytes);
+        loop {
+            // The file may be longer than reported. `try_reserve` grows the memory by a factor,
+            // which avoids many copies.
+            if buf.len() == buf.capacity() && buf.try_reserve(UNKNOWN_LENGTH_STEP_BYTES).is_err() {
+                return (Err(too_large()), buf);
+            }
+            let end = buf.len();
+            let (read, slice) = self.read(buf.slice(end..)).await;
+            buf = slice.into_inner();
+            match read {
+                Ok(0) => return (Ok(buf.len() - start), buf),
+                Ok(_) => {}
+                Err(error) => return (Err(error), buf),
+            }
         }
+    }
+
+    /// Makes room for the whole file, which is enough for the rest of it.
+    async fn reserve_rest(&self, buf: &mut Vec<u8>) -> io::Result<()> {
+        let len = usize::try_from(self.metadata().await?.len()).map_err(|_| too_large())?;
+        buf.try_reserve_exact(len.saturating_add(SPARE_BYTES)).map_err(|_| too_large())
     }
 }
 

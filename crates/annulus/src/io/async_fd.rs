@@ -1,8 +1,8 @@
 //! Readiness of descriptors that other code reads and writes.
 
+use super::Interest;
 use crate::runtime::core::Core;
 use crate::runtime::current;
-use crate::slots::polls::Interest;
 use crate::tasks::budget;
 use annulus_kernel::descriptor;
 use rustix::fs::FileType;
@@ -121,12 +121,34 @@ impl<T: AsFd> AsyncFd<T> {
         poll_fn(|cx| self.poll_write_ready(cx)).await
     }
 
+    /// Like [`readable`](Self::readable), but waits for any direction of `interest`. The guard has
+    /// the directions that are ready.
+    ///
+    /// ```
+    /// use annulus::io::{AsyncFd, Interest};
+    /// use std::os::unix::net::UnixStream;
+    ///
+    /// # annulus::run(async {
+    /// let (one, _other) = UnixStream::pair()?;
+    /// let one = AsyncFd::new(one)?;
+    /// let guard = one.ready(Interest::READABLE | Interest::WRITABLE).await?;
+    /// assert_eq!(guard.interest(), Interest::WRITABLE); // Nothing was sent to it.
+    /// # std::io::Result::Ok(())
+    /// # }).unwrap();
+    /// ```
+    ///
+    /// # Errors
+    /// The errors of [`readable`](Self::readable).
+    pub async fn ready(&self, interest: Interest) -> io::Result<ReadyGuard<'_, T>> {
+        poll_fn(|cx| self.poll_ready(interest, cx)).await
+    }
+
     /// Polls like [`readable`](Self::readable). Every task that has polled is woken.
     ///
     /// # Errors
     /// The errors of [`readable`](Self::readable).
     pub fn poll_read_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<ReadyGuard<'_, T>>> {
-        self.poll_ready(Interest::Readable, cx)
+        self.poll_ready(Interest::READABLE, cx)
     }
 
     /// Polls like [`writable`](Self::writable). Every task that has polled is woken.
@@ -134,7 +156,7 @@ impl<T: AsFd> AsyncFd<T> {
     /// # Errors
     /// The errors of [`writable`](Self::writable).
     pub fn poll_write_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<ReadyGuard<'_, T>>> {
-        self.poll_ready(Interest::Writable, cx)
+        self.poll_ready(Interest::WRITABLE, cx)
     }
 
     pub(crate) fn poll_ready(
@@ -143,9 +165,16 @@ impl<T: AsFd> AsyncFd<T> {
         cx: &Context<'_>,
     ) -> Poll<io::Result<ReadyGuard<'_, T>>> {
         let Polled { core, slot, .. } = &self.polled;
-        ready!(budget::poll_with(cx, || {
+        let interest = ready!(budget::poll_with(cx, || -> Poll<io::Result<Interest>> {
             let inner = &mut *core.borrow_running()?;
-            inner.polls.poll(&mut inner.state, *slot, interest, cx)
+            let mut ready: Option<Interest> = None;
+            for side in interest.sides() {
+                if inner.polls.poll(&mut inner.state, *slot, side, cx)?.is_ready() {
+                    let side = Interest::of(side);
+                    ready = Some(ready.map_or(side, |ready| ready | side));
+                }
+            }
+            ready.map_or(Poll::Pending, |ready| Poll::Ready(Ok(ready)))
         }))?;
         Poll::Ready(Ok(ReadyGuard { fd: self, interest }))
     }
@@ -227,7 +256,7 @@ impl<T: AsFd> AsyncFd<T> {
 
     fn clear(&self, interest: Interest) {
         if let Ok(mut inner) = self.polled.core.borrow() {
-            inner.polls.clear(self.polled.slot, interest);
+            interest.sides().for_each(|side| inner.polls.clear(self.polled.slot, side));
         }
     }
 
@@ -281,7 +310,8 @@ impl<T: AsFd + fmt::Debug> fmt::Debug for AsyncFd<T> {
     }
 }
 
-/// A direction of an [`AsyncFd`] that is ready until it is cleared.
+/// The directions of an [`AsyncFd`] that are ready until they are cleared: one, or both after
+/// [`AsyncFd::ready`].
 ///
 /// ```
 /// use annulus::io::AsyncFd;
@@ -328,7 +358,12 @@ impl<'a, T: AsFd> ReadyGuard<'a, T> {
         }
     }
 
-    /// Marks the direction as not ready, so the next wait polls the descriptor again. If it is
+    /// Returns the directions that are ready.
+    pub fn interest(&self) -> Interest {
+        self.interest
+    }
+
+    /// Marks these directions as not ready, so the next wait polls the descriptor again. If it is
     /// ready after all, nothing is lost.
     pub fn clear_ready(&mut self) {
         self.fd.clear(self.interest);

@@ -64,7 +64,7 @@ pub(super) async fn resolve_target(
         None => found.await,
         Some(limit) => timeout(limit, found).await.unwrap_or_else(|_| Err(unanswered(limit))),
     };
-    found.map_err(|error| not_found(&error, &host))
+    found.map_err(|error| not_found(error, &host))
 }
 
 async fn look_up(core: &Core, host: String, port: u16) -> io::Result<Vec<SocketAddr>> {
@@ -95,7 +95,7 @@ fn resolve_here(address: impl ToSocketAddrs) -> io::Result<Vec<SocketAddr>> {
     };
     let resolver = current::with(|core| core.blocking.resolver.clone()).unwrap_or_default();
     let found = resolver.look_up(&host, port).and_then(at_least_one);
-    found.map_err(|error| not_found(&error, &host))
+    found.map_err(|error| not_found(error, &host))
 }
 
 /// Returns the result of `f` for the first address for which it succeeds, or the errors of all.
@@ -125,8 +125,9 @@ pub(super) fn first_of<T>(
 }
 
 /// Adds the looked-up name to an error.
-fn not_found(error: &io::Error, host: &str) -> io::Error {
-    io::Error::new(error.kind(), format!("looking up {host:?}: {error}"))
+fn not_found(error: io::Error, host: &str) -> io::Error {
+    let text = format!("looking up {host:?}: {error}");
+    errors::with_text(error, text)
 }
 
 /// Adds the failed operation and its address to an error.

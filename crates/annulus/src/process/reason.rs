@@ -1,7 +1,7 @@
 //! Finds out which part of a command made its start fail. The system's error is only a number,
 //! which is the same for a missing program, a missing interpreter and a missing working directory.
 
-use crate::io::os_error;
+use crate::io::raw_os_error;
 use rustix::fs::{Access, AtFlags, CWD, accessat};
 use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
@@ -31,7 +31,7 @@ pub(super) fn reason(
     is_cleared: bool,
     error: &io::Error,
 ) -> Option<String> {
-    let Some(errno) = os_error(error).map(Errno::from_raw_os_error) else {
+    let Some(errno) = raw_os_error(error).map(Errno::from_raw_os_error) else {
         return has_nul(command);
     };
     match errno {

@@ -159,7 +159,7 @@ impl Running {
             if let Some(status) = self.try_wait()? {
                 return Poll::Ready(Ok(status));
             }
-            ready!(self.end.poll_ready(Interest::Readable, cx))?.clear_ready();
+            ready!(self.end.poll_ready(Interest::READABLE, cx))?.clear_ready();
         }
     }
 
@@ -180,7 +180,9 @@ impl Running {
             sent => sent.map_err(named("pidfd_send_signal")),
         };
         match sent {
-            Err(error) if crate::io::os_error(&error) == Some(Errno::SRCH.raw_os_error()) => Ok(()),
+            Err(error) if crate::io::raw_os_error(&error) == Some(Errno::SRCH.raw_os_error()) => {
+                Ok(())
+            }
             sent => sent,
         }
     }

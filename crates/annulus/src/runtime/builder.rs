@@ -4,6 +4,7 @@ use super::Runtime;
 use super::choice::DriverChoice;
 use super::core::{Core, Inner};
 use crate::blocking::{Blocking, Limits, Lookup, Pool, Resolver};
+use crate::errors::with_text;
 use crate::file_policy::{InlinePolicy, Policy};
 use crate::memory::{Memory, MemoryLimit, StreamBounds};
 use crate::runtime::core::ForkGuard;
@@ -468,6 +469,6 @@ pub(crate) fn deny_further_rings(kernel: &dyn Kernel) -> io::Result<()> {
         let text = format!(
             "locked_down: io_uring_setup cannot be denied: {error}; run on a kernel with seccomp filters, or leave locked_down off"
         );
-        io::Error::new(error.kind(), text)
+        with_text(error, text)
     })
 }

@@ -152,7 +152,7 @@ impl Runtime {
 /// Panics with the error of a call that cannot return one.
 #[cold]
 #[track_caller]
-fn failed(call: &str, instead: &str, error: &std::io::Error) -> ! {
+pub(crate) fn failed(call: &str, instead: &str, error: &std::io::Error) -> ! {
     panic!("{call} cannot run the future: {error}; to handle this as an error, use {instead}")
 }
 

@@ -4,6 +4,7 @@
 use super::Pinning;
 use super::shard::Shard;
 use crate::affinity::{self, Pinned};
+use crate::errors::with_text;
 use crate::runtime::handle::Handle;
 use crate::runtime::{Builder, Runtime, deny_further_rings};
 use crate::tasks::panic_message;
@@ -378,10 +379,10 @@ impl<E: fmt::Debug> fmt::Debug for Cause<E> {
 impl From<ShardError<io::Error>> for io::Error {
     /// Keeps the kind of the error, and adds the shard to its text.
     fn from(error: ShardError<io::Error>) -> Self {
-        let kind = match &error.cause {
-            Cause::Runtime(error) | Cause::Main(error) => error.kind(),
-            Cause::Panicked(_) => io::ErrorKind::Other,
-        };
-        Self::new(kind, error.to_string())
+        let text = error.to_string();
+        match error.cause {
+            Cause::Runtime(cause) | Cause::Main(cause) => with_text(cause, text),
+            Cause::Panicked(_) => Self::other(text),
+        }
     }
 }

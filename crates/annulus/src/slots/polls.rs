@@ -22,27 +22,10 @@ use std::mem;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::task::{Context, Poll};
 
-/// The readiness to wait for.
-///
-/// ```
-/// use annulus::io::{AsyncFd, Interest};
-/// use std::io::{Read, Write};
-///
-/// # annulus::run(async {
-/// let (reading, mut writing) = std::io::pipe()?;
-/// let reading = AsyncFd::new(reading)?;
-/// writing.write_all(b"hello")?;
-/// let mut bytes = [0; 9];
-/// let read = reading.async_io(Interest::Readable, |mut pipe| pipe.read(&mut bytes));
-/// assert_eq!(read.await?, 5);
-/// # std::io::Result::Ok(())
-/// # }).unwrap();
-/// ```
+/// One of the two directions of a descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Interest {
-    /// Data, the end of the stream or an error can be read.
+pub(crate) enum PollSide {
     Readable,
-    /// Data can be written, or an error is pending.
     Writable,
 }
 
@@ -76,10 +59,10 @@ struct PolledDescriptor {
 }
 
 impl PolledDescriptor {
-    fn direction(&mut self, interest: Interest) -> &mut PollDirection {
-        match interest {
-            Interest::Readable => &mut self.readable,
-            Interest::Writable => &mut self.writable,
+    fn direction(&mut self, side: PollSide) -> &mut PollDirection {
+        match side {
+            PollSide::Readable => &mut self.readable,
+            PollSide::Writable => &mut self.writable,
         }
     }
 
@@ -107,7 +90,7 @@ impl Polls {
     pub(crate) fn add_wake(&mut self, state: &mut LoopState, fd: BorrowedFd<'_>) -> u32 {
         let slot = self.add(fd, "to be woken");
         self.0.get(slot).is_wake = true;
-        self.arm(state, slot, Interest::Readable);
+        self.arm(state, slot, PollSide::Readable);
         slot
     }
 
@@ -120,10 +103,10 @@ impl Polls {
         &mut self,
         state: &mut LoopState,
         slot: u32,
-        interest: Interest,
+        side: PollSide,
         cx: &Context<'_>,
     ) -> Poll<io::Result<()>> {
-        let direction = self.0.get(slot).direction(interest);
+        let direction = self.0.get(slot).direction(side);
         match direction.state {
             PollState::Ready => return Poll::Ready(Ok(())),
             PollState::Failed(errno) => {
@@ -135,14 +118,14 @@ impl Polls {
         let DeferredDrops { wakes, drops, .. } = &mut state.deferred;
         direction.waiters.wait(Wait::Polling, cx.waker(), wakes, drops);
         if direction.state == PollState::Idle {
-            self.arm(state, slot, interest);
+            self.arm(state, slot, side);
         }
         Poll::Pending
     }
 
     /// Clears readiness that has ended, so that the next wait polls again.
-    pub(crate) fn clear(&mut self, slot: u32, interest: Interest) {
-        let direction = self.0.get(slot).direction(interest);
+    pub(crate) fn clear(&mut self, slot: u32, side: PollSide) {
+        let direction = self.0.get(slot).direction(side);
         if direction.state == PollState::Ready {
             direction.state = PollState::Idle;
         }
@@ -161,8 +144,8 @@ impl Polls {
             return;
         }
         state.in_flight -= 1;
-        let interest = if is_writable { Interest::Writable } else { Interest::Readable };
-        let direction = poll.direction(interest);
+        let side = if is_writable { PollSide::Writable } else { PollSide::Readable };
+        let direction = poll.direction(side);
         direction.state = match event.result {
             // As with poll(2), a descriptor that epoll refuses is always ready.
             Ok(_) | Err(Errno::PERM) => PollState::Ready,
@@ -175,14 +158,14 @@ impl Polls {
             let retry = TimerAction::WakePoll(self.0.id(slot));
             state.timers.insert(state.now() + SHORT_OF_MEMORY_PAUSE, retry);
         } else if poll.is_wake && !matches!(event.result, Err(Errno::BADF | Errno::INVAL)) {
-            self.arm(state, slot, interest);
+            self.arm(state, slot, side);
         }
     }
 
     /// Polls the wake descriptor again after an out-of-memory pause.
     pub(crate) fn on_retry(&mut self, state: &mut LoopState, id: SlotId) {
         if self.0.find(id).is_some_and(|poll| !poll.dropped && !poll.is_armed()) {
-            self.arm(state, id.index, Interest::Readable);
+            self.arm(state, id.index, PollSide::Readable);
         }
     }
 
@@ -191,9 +174,9 @@ impl Polls {
         if mem::replace(&mut self.0.get(slot).dropped, true) {
             return;
         }
-        for interest in [Interest::Readable, Interest::Writable] {
-            let token = self.token(slot, interest);
-            let direction = self.0.get(slot).direction(interest);
+        for side in [PollSide::Readable, PollSide::Writable] {
+            let token = self.token(slot, side);
+            let direction = self.0.get(slot).direction(side);
             direction.waiters.notify(1, &mut state.deferred.drops);
             if direction.state == PollState::InFlight {
                 state.cancel(token);
@@ -229,22 +212,22 @@ impl Polls {
         }
     }
 
-    fn arm(&mut self, state: &mut LoopState, slot: u32, interest: Interest) {
-        let token = self.token(slot, interest);
+    fn arm(&mut self, state: &mut LoopState, slot: u32, side: PollSide) {
+        let token = self.token(slot, side);
         let poll = self.0.get(slot);
         let fd = poll.fd;
-        poll.direction(interest).state = PollState::InFlight;
-        let op = match interest {
-            Interest::Readable if poll.is_wake => Op::Readable { fd },
-            Interest::Readable => Op::ReadableOnce { fd },
-            Interest::Writable => Op::WritableOnce { fd },
+        poll.direction(side).state = PollState::InFlight;
+        let op = match side {
+            PollSide::Readable if poll.is_wake => Op::Readable { fd },
+            PollSide::Readable => Op::ReadableOnce { fd },
+            PollSide::Writable => Op::WritableOnce { fd },
         };
         state.start(token, op);
     }
 
     /// Returns the token of a direction. Each direction of a slot has its own.
-    fn token(&self, slot: u32, interest: Interest) -> Token {
-        let name = slot * 2 + u32::from(interest == Interest::Writable);
+    fn token(&self, slot: u32, side: PollSide) -> Token {
+        let name = slot * 2 + u32::from(side == PollSide::Writable);
         Token::new(OpKind::Poll, self.0.id(slot).generation, name)
     }
 }

@@ -81,16 +81,24 @@ loops! {
         let s = UdpSocket::bind("127.0.0.1:0")?;
         s.send_to("stays", s.local_addr()?).await?;
     } s.readable().await;
+    "net/unix/datagram.rs writable": { let s = annulus::net::UnixDatagram::unbound()?; } s.writable().await;
+    "net/unix/datagram.rs readable": {
+        let (other, s) = annulus::net::UnixDatagram::pair()?;
+        other.send("stays").await?;
+    } s.readable().await;
+    "io/async_fd.rs ready": { let fd = AsyncFd::new(std::os::unix::net::UnixDatagram::unbound()?)?; } {
+        fd.ready(Interest::READABLE | Interest::WRITABLE).await
+    };
     "io/async_fd.rs readable": { let fd = AsyncFd::new(std::io::pipe()?.0)?; } fd.readable().await;
     "io/async_fd.rs readable, when always ready": { let fd = AsyncFd::new(std::fs::File::open("/dev/zero")?)?; } {
         fd.readable().await.map(|mut guard| guard.clear_ready())
     };
     "io/async_fd.rs writable": { let fd = AsyncFd::new(std::os::unix::net::UnixDatagram::unbound()?)?; } fd.writable().await;
-    "io/async_fd.rs async_io": { let fd = AsyncFd::new(std::io::pipe()?.0)?; } fd.async_io(Interest::Readable, |_| Ok(())).await;
+    "io/async_fd.rs async_io": { let fd = AsyncFd::new(std::io::pipe()?.0)?; } fd.async_io(Interest::READABLE, |_| Ok(())).await;
     "io/async_fd.rs async_io, when it would always block": { let fd = AsyncFd::new(std::io::pipe()?.0)?; } {
-        fd.async_io(Interest::Readable, |_| io::Result::<()>::Err(io::ErrorKind::WouldBlock.into())).await
+        fd.async_io(Interest::READABLE, |_| io::Result::<()>::Err(io::ErrorKind::WouldBlock.into())).await
     };
-    "io/async_fd.rs async_io_mut": { let mut fd = AsyncFd::new(std::io::pipe()?.0)?; } fd.async_io_mut(Interest::Readable, |_| Ok(())).await;
+    "io/async_fd.rs async_io_mut": { let mut fd = AsyncFd::new(std::io::pipe()?.0)?; } fd.async_io_mut(Interest::READABLE, |_| Ok(())).await;
     "tokio read": { let mut s = ended().await?; } tokio::io::AsyncReadExt::read(&mut s, &mut [0; 9]).await;
     "tokio write": { let mut s = failed().await?; } tokio::io::AsyncWriteExt::write(&mut s, b"x").await;
     "tokio flush": { let (mut s, _other) = pair().await?; } tokio::io::AsyncWriteExt::flush(&mut s).await;
@@ -197,6 +205,7 @@ loops! {
     "fs/whole.rs read_link": {} fs::read_link("a\0b").await;
     "fs/whole.rs read_dir": {} fs::read_dir("a\0b").await;
     "fs/whole.rs read": {} fs::read("a\0b").await;
+    "fs/whole.rs read_to_end": { let mut file = File::open("/dev/null").await?; } file.read_to_end(Vec::new()).await;
     "fs/whole.rs write": {} fs::write("a\0b", "").await;
     "fs/whole.rs canonicalize": {} fs::canonicalize("/").await;
     "fs/whole.rs copy": {} fs::copy("a\0b", "c").await;

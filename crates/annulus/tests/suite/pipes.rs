@@ -252,7 +252,7 @@ fn named_pipes_are_opened_without_waiting() {
     on_each(|| async {
         let named = Named::new("named-pipe");
         let error = OpenOptions::new().open_sender(&named.0).unwrap_err();
-        assert_eq!(annulus::io::os_error(&error), Some(libc::ENXIO));
+        assert_eq!(annulus::io::raw_os_error(&error), Some(libc::ENXIO));
         let text = error.to_string();
         assert!(text.contains("named-pipe") && text.contains("os error 6"), "{text}");
         let mut receiver = OpenOptions::new().open_receiver(&named.0)?;

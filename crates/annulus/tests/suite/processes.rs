@@ -2,7 +2,7 @@
 
 use crate::common;
 
-use annulus::io::os_error;
+use annulus::io::raw_os_error;
 use annulus::process::{Command, Stdio};
 use annulus::signal::Signal;
 use annulus::sim::Sim;
@@ -210,7 +210,7 @@ fn errors_contain_a_program_that_cannot_be_started() {
         let error = Command::new("/nonexistent/program").spawn().unwrap_err();
         assert_eq!(error.kind(), ErrorKind::NotFound);
         assert!(error.to_string().contains("/nonexistent/program"), "{error}");
-        assert_eq!(os_error(&error), Some(libc::ENOENT));
+        assert_eq!(raw_os_error(&error), Some(libc::ENOENT));
         let error = Command::new("/etc/passwd").status().await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::PermissionDenied);
         Ok(())

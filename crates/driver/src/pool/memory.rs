@@ -1,7 +1,7 @@
 //! The memory of a pool, its size, and the limits on its size.
 #![allow(unsafe_code)]
 
-use annulus_kernel::{Limit, Mapping, Resource};
+use annulus_kernel::{Limit, Mapping, Resource, with_text};
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -38,7 +38,7 @@ impl PoolSize {
 
 /// Creates the error for a range that could not be reserved, with the limit that applies and the
 /// remedy.
-pub(super) fn cannot_reserve(bytes: usize, error: &io::Error) -> io::Error {
+pub(super) fn cannot_reserve(bytes: usize, error: io::Error) -> io::Error {
     let bound = match Limit::of(Resource::AddressSpace).soft {
         Some(limit) => format!(
             "the address space of this process is limited to {} MiB; raise the limit (`ulimit -v`), or use fewer buffers",
@@ -50,7 +50,7 @@ pub(super) fn cannot_reserve(bytes: usize, error: &io::Error) -> io::Error {
     };
     let text =
         format!("reserving {} MiB of addresses for receive memory: {error}: {bound}", bytes >> 20);
-    io::Error::new(error.kind(), text)
+    with_text(error, text)
 }
 
 /// Checks that a pool size is valid, see [`PoolSize`].
@@ -90,7 +90,7 @@ impl PoolMemory {
     /// cannot be reserved.
     pub(super) fn reserve(size: PoolSize) -> io::Result<Self> {
         let mapping = Mapping::anonymous(size.reserved())
-            .map_err(|error| cannot_reserve(size.reserved(), &error))?;
+            .map_err(|error| cannot_reserve(size.reserved(), error))?;
         // This fails only if the system has no huge pages, and then there is nothing to forgo.
         _ = mapping.forgo_huge_pages();
         let (stride, page) = (size.stride(), rustix::param::page_size());

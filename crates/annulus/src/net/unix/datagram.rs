@@ -16,6 +16,7 @@ use crate::slots::datagrams::{DatagramSettings, MessageFormat, ReceivedMessage, 
 use crate::waiters::Wait;
 use annulus_kernel::{Address, Control, Credentials, SocketOption};
 use std::fmt;
+use std::future::poll_fn;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::SocketAddr;
@@ -203,9 +204,7 @@ impl UnixDatagram {
     #[inline]
     pub async fn recv_from(&self) -> io::Result<(Lease, SocketAddr)> {
         let message = self.handle.recv(|handle, wait, cx| handle.poll_recv(true, wait, cx)).await?;
-        message.check_whole()?;
-        let source = message.source().to_std_unix()?;
-        Ok((message.into_bytes(), source))
+        bytes_and_source(message)
     }
 
     /// Like [`recv_from`](Self::recv_from), but without the address.
@@ -236,6 +235,26 @@ impl UnixDatagram {
         self.handle.poll_recv(false, Wait::Polling, cx)?.map(UnixMessage::new)
     }
 
+    /// Waits until [`try_recv_from`](Self::try_recv_from) has something to return. By then the
+    /// datagram has left the kernel and is in the runtime's memory, so your own system calls would
+    /// not find it. Every waiting task is woken. Cancel-safe.
+    ///
+    /// # Errors
+    /// If the loop of its runtime is not running.
+    pub async fn readable(&self) -> io::Result<()> {
+        poll_fn(|cx| self.handle.poll_readable(cx)).await
+    }
+
+    /// Like [`recv_from`](Self::recv_from), but does not wait: returns a datagram that the loop
+    /// received in an earlier turn. The first call only starts receiving, so it returns nothing.
+    ///
+    /// # Errors
+    /// `WouldBlock` if nothing has been received yet; otherwise the errors of
+    /// [`recv_from`](Self::recv_from).
+    pub fn try_recv_from(&self) -> io::Result<(Lease, SocketAddr)> {
+        bytes_and_source(self.handle.try_recv()?)
+    }
+
     /// Sends a datagram to a path. The future is ready once the datagram is queued within the
     /// runtime's [send bound](crate::Builder::send_bound). If the future is dropped before it is
     /// ready, nothing is sent.
@@ -262,6 +281,32 @@ impl UnixDatagram {
     #[inline]
     pub fn send(&self, chunk: impl IntoChunk) -> SendDatagram<'_> {
         self.handle.send(chunk.into(), SendMeta::default())
+    }
+
+    /// Sends a datagram of borrowed bytes to the peer of a connected socket, without waiting.
+    ///
+    /// # Errors
+    /// `WouldBlock` if too much is queued: see [`writable`](Self::writable). Otherwise the errors of
+    /// [`send_to`](Self::send_to).
+    pub fn try_send(&self, bytes: &[u8]) -> io::Result<()> {
+        self.handle.try_send(bytes, SendMeta::default())
+    }
+
+    /// Like [`try_send`](Self::try_send), but sends to a path.
+    ///
+    /// # Errors
+    /// The errors of [`try_send`](Self::try_send).
+    pub fn try_send_to(&self, bytes: &[u8], path: impl AsRef<Path>) -> io::Result<()> {
+        self.handle.try_send(bytes, SendMeta::to(Address::from_unix_path(path.as_ref())?))
+    }
+
+    /// Waits until [`try_send`](Self::try_send) would queue a datagram. Every waiting task is
+    /// woken. Cancel-safe.
+    ///
+    /// # Errors
+    /// If the loop of its runtime is not running.
+    pub async fn writable(&self) -> io::Result<()> {
+        poll_fn(|cx| self.handle.poll_send_ready(cx)).await
     }
 
     /// Sends a datagram with descriptors to the peer of a connected socket. The descriptors stay
@@ -315,6 +360,16 @@ impl UnixDatagram {
     pub fn peer_addr(&self) -> io::Result<SocketAddr> {
         self.handle.with_fd(|kernel, fd| kernel.peer_address(fd)?.to_std_unix())
     }
+}
+
+/// Returns the payload and the sender of a datagram.
+///
+/// # Errors
+/// `InvalidData` if it was truncated.
+fn bytes_and_source(message: ReceivedMessage) -> io::Result<(Lease, SocketAddr)> {
+    message.check_whole()?;
+    let source = message.source().to_std_unix()?;
+    Ok((message.into_bytes(), source))
 }
 
 impl fmt::Debug for UnixDatagram {

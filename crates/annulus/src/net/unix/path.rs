@@ -2,6 +2,7 @@
 //! dropping removes the path.
 
 use super::super::socket::NewFd;
+use crate::errors::with_text;
 use crate::runtime::core::Core;
 use annulus_kernel::file::{self, HeldPath};
 use annulus_kernel::{Address, Domain, SocketType, UnixName};
@@ -171,7 +172,7 @@ fn in_use(error: io::Error, address: &Address) -> io::Error {
         return error;
     }
     let text = "a server listens on this path, or the path is not a socket; choose another path, or stop that server";
-    io::Error::new(error.kind(), text)
+    with_text(error, text.into())
 }
 
 #[cfg(test)]

@@ -59,7 +59,7 @@ pub(crate) async fn inotify_under_a_select_loses_no_event() -> io::Result<()> {
     });
     let (mut seen, mut dropped) = (0, 0);
     while seen < FILES {
-        let read = events.async_io_mut(Interest::Readable, |watch| {
+        let read = events.async_io_mut(Interest::READABLE, |watch| {
             let mut buffer = [MaybeUninit::uninit(); 256];
             let mut reader = inotify::Reader::new(watch, &mut buffer);
             let first = reader.next()?.file_name().map(|name| name.to_owned());
@@ -80,7 +80,7 @@ pub(crate) async fn inotify_under_a_select_loses_no_event() -> io::Result<()> {
     maker.await.expect("the task panicked")?;
     assert_eq!(seen, FILES);
     assert!(dropped > 0);
-    assert!(would_block(events.try_io(Interest::Readable, |watch| {
+    assert!(would_block(events.try_io(Interest::READABLE, |watch| {
         read(watch, &mut [0; 64]).map_err(io::Error::from)
     })));
     std::fs::remove_dir_all(&dir)
@@ -112,11 +112,11 @@ pub(crate) async fn the_directions_are_independent() -> io::Result<()> {
     let (one, mut other) = real_pair()?;
     let one = AsyncFd::new(one)?;
     let mut filled = 0;
-    while let Ok(count) = one.try_io(Interest::Writable, |mut fd| fd.write(&[7; 4096])) {
+    while let Ok(count) = one.try_io(Interest::WRITABLE, |mut fd| fd.write(&[7; 4096])) {
         filled += count;
     }
-    let read = one.async_io(Interest::Readable, |mut fd| fd.read(&mut [0; 9]));
-    let written = one.async_io(Interest::Writable, |mut fd| fd.write(b"more"));
+    let read = one.async_io(Interest::READABLE, |mut fd| fd.read(&mut [0; 9]));
+    let written = one.async_io(Interest::WRITABLE, |mut fd| fd.write(b"more"));
     let (mut read, mut written) = (std::pin::pin!(read), std::pin::pin!(written));
     tokio::select! {
         biased;
@@ -139,9 +139,38 @@ pub(crate) async fn the_directions_are_independent() -> io::Result<()> {
     drop(other);
     // Reads the remaining byte, then the end. The end is a reset, since the other side has not read
     // everything.
-    assert_eq!(one.async_io(Interest::Readable, |mut fd| fd.read(&mut [0; 9])).await?, 1);
-    let end = one.async_io(Interest::Readable, |mut fd| fd.read(&mut [0; 9])).await;
+    assert_eq!(one.async_io(Interest::READABLE, |mut fd| fd.read(&mut [0; 9])).await?, 1);
+    let end = one.async_io(Interest::READABLE, |mut fd| fd.read(&mut [0; 9])).await;
     assert_eq!(end.unwrap_err().kind(), ErrorKind::ConnectionReset);
+    Ok(())
+}
+
+pub(crate) async fn a_wait_for_either_direction_returns_what_is_ready() -> io::Result<()> {
+    let (one, mut other) = real_pair()?;
+    let one = AsyncFd::new(one)?;
+    let either = Interest::READABLE | Interest::WRITABLE;
+    assert_eq!(one.ready(either).await?.interest(), Interest::WRITABLE);
+    let mut filled = 0;
+    while let Ok(count) = one.try_io(either, |mut fd| fd.write(&[7; 4096])) {
+        filled += count;
+    }
+    tokio::select! {
+        biased;
+        _ = one.ready(either) => panic!("ready without bytes and without space"),
+        () = sleep(Duration::from_millis(1)) => {}
+    }
+    other.write_all(b"a")?;
+    assert_eq!(one.ready(either).await?.interest(), Interest::READABLE);
+    other.read_exact(&mut vec![0; filled])?;
+    assert_eq!(one.ready(Interest::WRITABLE).await?.interest(), Interest::WRITABLE);
+    let mut guard = one.ready(either).await?;
+    assert_eq!(guard.interest(), either);
+    guard.clear_ready();
+    // Both are still true, so the next wait finds at least one of them.
+    assert!(
+        [either, Interest::READABLE, Interest::WRITABLE]
+            .contains(&one.ready(either).await?.interest())
+    );
     Ok(())
 }
 
@@ -151,7 +180,7 @@ pub(crate) async fn every_task_that_waits_is_woken() -> io::Result<()> {
     let tasks: Vec<_> = (0..TASKS)
         .map(|_| {
             let counter = counter.clone();
-            spawn(async move { counter.async_io(Interest::Readable, |fd| take(fd)).await })
+            spawn(async move { counter.async_io(Interest::READABLE, |fd| take(fd)).await })
         })
         .collect();
     yield_now().await;
@@ -221,7 +250,7 @@ pub(crate) async fn dropped_waits_leave_nothing() -> io::Result<()> {
     let before = stats().expect("not in a runtime").resources.polls;
     let (one, mut other) = real_pair()?;
     let watch = AsyncFd::new(one)?;
-    for interest in [Interest::Readable, Interest::Writable] {
+    for interest in [Interest::READABLE, Interest::WRITABLE] {
         let wait =
             watch.async_io(interest, |_| io::Result::<()>::Err(ErrorKind::WouldBlock.into()));
         tokio::select! {
@@ -283,7 +312,7 @@ pub(crate) async fn a_regular_file_is_refused_and_a_device_is_always_ready() -> 
     let null = AsyncFd::new(std::fs::OpenOptions::new().read(true).write(true).open("/dev/null")?)?;
     for _ in 0..3 {
         null.writable().await?.clear_ready();
-        assert_eq!(null.async_io(Interest::Readable, |mut fd| fd.read(&mut [0; 9])).await?, 0);
+        assert_eq!(null.async_io(Interest::READABLE, |mut fd| fd.read(&mut [0; 9])).await?, 0);
         null.readable().await?.clear_ready();
     }
     Ok(())
@@ -296,7 +325,7 @@ pub(crate) async fn timers_and_pipes_are_awaited() -> io::Result<()> {
     let every = Itimerspec { it_interval: millisecond, it_value: millisecond };
     timerfd_settime(&timer, TimerfdTimerFlags::empty(), &every)?;
     for _ in 0..5 {
-        timer.async_io(Interest::Readable, |fd| take(fd)).await?;
+        timer.async_io(Interest::READABLE, |fd| take(fd)).await?;
     }
     let (reading, writing) = io::pipe()?;
     let watch = AsyncFd::new(reading)?;
@@ -325,7 +354,7 @@ pub(crate) async fn packets_of_a_connection_keep_their_ends() -> io::Result<()> 
         let (mut lens, mut packet) = (Vec::new(), [0; 4096]);
         loop {
             let receive = |fd: &OwnedFd| Ok(recv(fd, &mut packet, RecvFlags::empty())?.1);
-            match other.async_io(Interest::Readable, receive).await? {
+            match other.async_io(Interest::READABLE, receive).await? {
                 0 => return io::Result::Ok(lens),
                 len => lens.push(len),
             }
@@ -335,7 +364,7 @@ pub(crate) async fn packets_of_a_connection_keep_their_ends() -> io::Result<()> 
     for len in 1..1500 {
         let packet = vec![7; len];
         let send = |fd: &OwnedFd| Ok(send(fd, &packet, SendFlags::NOSIGNAL)?);
-        assert_eq!(one.async_io(Interest::Writable, send).await?, len);
+        assert_eq!(one.async_io(Interest::WRITABLE, send).await?, len);
     }
     drop(one);
     assert_eq!(receiver.await.expect("the task panicked")?, (1..1500).collect::<Vec<_>>());
@@ -358,7 +387,7 @@ pub(crate) async fn the_end_of_a_runtime_ends_a_wait() -> io::Result<()> {
         let wait = crate::common::touch(watch.readable()).expect("the wait is pending");
         let text = wait.map(drop).unwrap_err().to_string();
         assert!(text.contains("has ended"), "{text}");
-        assert!(would_block(watch.try_io(Interest::Readable, |fd| take(fd))));
+        assert!(would_block(watch.try_io(Interest::READABLE, |fd| take(fd))));
         // The descriptor is still open.
         let mut polled = [PollFd::new(watch.get_ref(), PollFlags::OUT)];
         assert_eq!(poll(&mut polled, None)?, 1);

@@ -333,6 +333,7 @@ message_suite! {
     datagrams::try_send_copies;
     datagrams::datagrams_queued_after_another_leave_without_further_events;
     readiness::datagrams_are_taken_by_readiness;
+    readiness::unix_datagrams_are_taken_by_readiness;
     datagrams::datagrams_dropped_in_a_flood_are_counted;
     datagrams::tasks_that_poll_for_space_and_for_a_drain_are_woken, with small_bounds;
     datagrams::a_task_that_polled_once_consumes_no_wake;
@@ -349,6 +350,7 @@ message_suite! {
     unix::a_pair_half_closes;
     errors::errors_contain_operation_and_path;
     errors::the_error_of_a_refused_datagram_contains_the_peer;
+    errors::errors_of_sockets_keep_kind_and_number;
     unix::a_path_in_use_is_refused_and_a_stale_one_replaced;
     unix::a_path_that_is_too_long_is_refused;
     unix::datagrams_at_paths_are_echoed;
@@ -362,11 +364,13 @@ message_suite! {
 }
 
 linux_suite! {
+    errors::errors_of_files_and_processes_keep_kind_and_number;
     connections::sockets_are_blocking_as_standard_streams_of_a_child;
     readiness::pipes_are_read_and_written_by_readiness;
     async_fds::inotify_under_a_select_loses_no_event;
     async_fds::a_partly_read_descriptor_is_still_ready;
     async_fds::the_directions_are_independent;
+    async_fds::a_wait_for_either_direction_returns_what_is_ready;
     async_fds::every_task_that_waits_is_woken;
     async_fds::several_waiters_may_share_one_descriptor;
     async_fds::a_stream_receives_while_its_descriptor_is_polled;

@@ -1,7 +1,8 @@
 //! Readiness of this crate's sockets and pipes, and calls that do not wait.
 
+use super::unix::TestPath;
 use crate::common::{pair, pattern, touch};
-use annulus::net::{TcpStream, Transmit, UdpSocket, UnixStream};
+use annulus::net::{TcpStream, Transmit, UdpSocket, UnixDatagram, UnixStream};
 use annulus::time::sleep;
 use annulus::{pipe, spawn, yield_now};
 use std::future::poll_fn;
@@ -185,6 +186,32 @@ pub(crate) async fn datagrams_are_taken_by_readiness() -> io::Result<()> {
     }
     assert_eq!(&*server.try_recv_from()?.0, b"stays");
     assert!(would_block(server.try_recv_from()));
+    Ok(())
+}
+
+pub(crate) async fn unix_datagrams_are_taken_by_readiness() -> io::Result<()> {
+    const COUNT: usize = 200;
+    let path = TestPath::new();
+    let (server, client) = (UnixDatagram::bind(&path)?, UnixDatagram::unbound()?);
+    assert!(would_block(server.try_recv_from()));
+    let mut sent = 0;
+    for n in 0..COUNT {
+        while sent < COUNT && client.try_send_to(&sent.to_ne_bytes(), &path).is_ok() {
+            sent += 1;
+        }
+        server.readable().await?;
+        let (lease, source) = server.try_recv_from()?;
+        assert!(source.is_unnamed());
+        assert_eq!(lease[..], n.to_ne_bytes(), "a datagram was lost or reordered");
+    }
+    // The same on sockets with a peer.
+    let (one, other) = UnixDatagram::pair()?;
+    assert!(would_block(other.try_recv_from()));
+    one.writable().await?;
+    one.try_send(b"to the peer")?;
+    other.readable().await?;
+    assert_eq!(&*other.try_recv_from()?.0, b"to the peer");
+    assert!(would_block(other.try_recv_from()));
     Ok(())
 }
 

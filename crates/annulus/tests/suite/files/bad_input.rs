@@ -2,7 +2,7 @@
 
 use crate::files::mode::everywhere;
 use annulus::fs::{self, AlignedBuf, Alignment, File, IoBuf, OpenOptions};
-use annulus::io::os_error;
+use annulus::io::raw_os_error;
 use std::io::ErrorKind;
 
 #[test]
@@ -11,7 +11,7 @@ fn errors_name_the_path() {
         let missing = place.join("missing");
         let error = File::open(&missing).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::NotFound);
-        assert_eq!(os_error(&error), Some(libc::ENOENT));
+        assert_eq!(raw_os_error(&error), Some(libc::ENOENT));
         assert!(error.to_string().contains("missing`"), "{error}");
         let new = place.join("new");
         let both = |doing, joint| {
@@ -28,7 +28,7 @@ fn errors_name_the_path() {
         let error = fs::read(place.path()).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::IsADirectory);
         assert!(error.to_string().contains(&*place.path().to_string_lossy()), "{error}");
-        assert_eq!(os_error(&error), Some(libc::EISDIR));
+        assert_eq!(raw_os_error(&error), Some(libc::EISDIR));
         let error = fs::copy(place.path(), &missing).await.unwrap_err();
         let from = place.path().display();
         let text = format!("copying `{from}` to `{}`: only files can be copied", missing.display());
@@ -70,7 +70,7 @@ fn a_full_device_reports_how_much_was_written() {
         let (written, bytes) = full.write_all_at(vec![1; 10_000], 0).await;
         let error = written.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::StorageFull);
-        assert_eq!(os_error(&error), Some(libc::ENOSPC));
+        assert_eq!(raw_os_error(&error), Some(libc::ENOSPC));
         let text = "writing 10000 bytes at offset 0 of `/dev/full`: ";
         assert!(error.to_string().starts_with(text), "{error}");
         assert!(error.to_string().ends_with("; free some space, and write again"), "{error}");
@@ -85,7 +85,10 @@ fn a_file_system_without_direct_io_is_named_as_the_cause() {
     everywhere(|_place| async move {
         let options = OpenOptions::new().read(true).direct(true);
         let error = options.open("/proc/self/status").await.unwrap_err();
-        assert_eq!((error.kind(), os_error(&error)), (ErrorKind::InvalidInput, Some(libc::EINVAL)));
+        assert_eq!(
+            (error.kind(), raw_os_error(&error)),
+            (ErrorKind::InvalidInput, Some(libc::EINVAL))
+        );
         let text = error.to_string();
         assert!(
             text.contains("`/proc/self/status`") && text.contains("without `direct`"),

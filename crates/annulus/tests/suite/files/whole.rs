@@ -239,3 +239,26 @@ fn a_file_of_an_idle_runtime_always_returns_an_error() {
     }
     assert_eq!(polls, 1000);
 }
+
+#[test]
+fn read_to_end_appends_what_follows_the_position() {
+    everywhere(|place| async move {
+        let path = place.join("file");
+        let bytes: Vec<u8> = (0..300_000_u32).map(|n| n as u8).collect();
+        fs::write(&path, bytes.clone()).await?;
+        let mut file = File::open(&path).await?;
+        let (read, _) = file.read(vec![0; 1000]).await;
+        assert_eq!(read?, 1000);
+        let (count, all) = file.read_to_end(b"before".to_vec()).await;
+        assert_eq!(count?, bytes.len() - 1000);
+        assert!(all[..6] == *b"before" && all[6..] == bytes[1000..], "the bytes differ");
+        let (count, all) = file.read_to_end(Vec::new()).await;
+        assert_eq!((count?, all.len()), (0, 0));
+        // After an error, the buffer comes back.
+        let mut directory = File::open(place.path()).await?;
+        let (failed, kept) = directory.read_to_end(b"kept".to_vec()).await;
+        assert_eq!(failed.unwrap_err().kind(), io::ErrorKind::IsADirectory);
+        assert_eq!(kept, b"kept");
+        Ok(())
+    });
+}
