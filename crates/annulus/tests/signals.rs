@@ -87,7 +87,7 @@ fn child_with_ignored_signals() {
         assert_eq!(caught.recv().await?, Signal::SIGHUP);
         Ok(())
     });
-    // This comes last, since each further signal ends the process.
+    // This check comes last, because each further signal ends the process.
     run_on(
         Runtime::builder(),
         until_terminated(async {

@@ -19,13 +19,13 @@ impl EventFd {
 
     /// Makes the eventfd readable, from any thread.
     pub fn signal(&self) {
-        // This fails only if the counter is full, and then the eventfd is readable already.
+        // The write fails only if the counter is full, and then the eventfd is already readable.
         _ = rustix::io::write(self, &1u64.to_ne_bytes());
     }
 
     /// Makes the eventfd unreadable.
     pub fn clear(&self) {
-        // This fails only if the eventfd is not signalled, which is harmless.
+        // The read fails only if the eventfd is not signalled, which is harmless.
         _ = rustix::io::read(self, &mut [0; 8]);
     }
 }

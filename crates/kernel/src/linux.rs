@@ -287,7 +287,7 @@ unsafe impl Kernel for Linux {
         if let Ok(UnixName::Path(path)) = address.to_unix()
             && is_socket(path)
         {
-            // This fails if the path no longer exists, which is harmless.
+            // The call fails if the path no longer exists, which is harmless.
             _ = rustix::fs::unlink(path);
         }
     }

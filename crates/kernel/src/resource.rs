@@ -25,8 +25,8 @@ pub struct Limit {
 impl Limit {
     /// Reads a limit of this process from `/proc`. A limit that cannot be read counts as unlimited.
     ///
-    /// This avoids `getrlimit`: if a seccomp filter denies that call, rustix returns the error as a
-    /// limit.
+    /// Does not call `getrlimit`: if a seccomp filter denies that call, rustix returns the error as
+    /// a limit.
     pub fn of(resource: Resource) -> Limit {
         let limits = fs::read_to_string("/proc/self/limits").unwrap_or_default();
         Limit::parse(&limits, resource).unwrap_or_default()

@@ -98,8 +98,8 @@ fn fenced(code: &str) -> String {
     format!("{fence}\n{code}\n{fence}")
 }
 
-/// Returns the text on one line, with the characters escaped that have a meaning in Markdown or in
-/// a table.
+/// Returns the text on one line, and escapes the characters that have a meaning in Markdown or in a
+/// table.
 fn escaped(text: &str) -> String {
     let mut escaped = String::new();
     for c in text.chars() {

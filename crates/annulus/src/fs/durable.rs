@@ -36,9 +36,10 @@ impl File {
     /// read at this offset. Other writes need not be durable then, nor the name of a new file, for
     /// which its directory must be [synced](super::Dir::sync_all).
     ///
-    /// This is one call off the loop (`RWF_DSYNC`), where [`write_all_at`](Self::write_all_at) and
-    /// [`sync_data`](Self::sync_data) may be two. A log that collects the records of several tasks
-    /// and writes them together is durable at the cost of one such call per batch.
+    /// A durable write is one call off the loop (`RWF_DSYNC`), where
+    /// [`write_all_at`](Self::write_all_at) and [`sync_data`](Self::sync_data) may be two. A log
+    /// that collects the records of several tasks and writes them together is durable at the cost
+    /// of one such call per batch.
     ///
     /// If the future is dropped, a call that has not begun is not made. One that has begun is made
     /// to its end.

@@ -135,9 +135,9 @@ impl OpenOptions {
     /// in the meantime. The open then fails with `PermissionDenied`. Use this with
     /// [`Dir::open_file`] for paths that clients send.
     ///
-    /// This needs the system call `openat2` of Linux 5.6. The open fails with `Unsupported` on an
-    /// older kernel, and with `PermissionDenied` in a container whose profile forbids the call.
-    /// There, check the text of the path, and open it without this option.
+    /// The option needs the system call `openat2` of Linux 5.6. The open fails with `Unsupported`
+    /// on an older kernel, and with `PermissionDenied` in a container whose profile forbids the
+    /// call. There, check the text of the path, and open it without this option.
     ///
     /// ```
     /// use annulus::fs::{self, Dir, OpenOptions};

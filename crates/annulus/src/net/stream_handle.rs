@@ -408,8 +408,8 @@ impl fmt::Debug for SendFuture<'_> {
 
 impl Drop for StreamHandle {
     fn drop(&mut self) {
-        // This fails if the runtime has ended, when the slot is gone, and in a forked child, where
-        // the slot belongs to the parent.
+        // The borrow fails if the runtime has ended, when the slot is gone, and in a forked child,
+        // where the slot belongs to the parent.
         if !self.is_released
             && let Ok(mut inner) = self.core.borrow()
         {

@@ -382,7 +382,7 @@ impl TcpStream {
     /// Bytes for which the socket has no space, or that follow an earlier send in flight, leave
     /// later as usual. Never waits.
     ///
-    /// This is for a reply that must not wait for the other tasks of the turn, 200 µs at most.
+    /// Use it for a reply that must not wait for the other tasks of the turn, 200 µs at most.
     /// Otherwise it wastes CPU time, because all sends of a turn share a call.
     ///
     /// ```

@@ -187,7 +187,7 @@ impl Drop for Child {
     fn drop(&mut self) {
         if let Some(running) = self.running.take().filter(|running| !running.has_ended()) {
             if self.kill_on_drop {
-                // This fails only if the process now belongs to another user.
+                // The signal fails only if the process now belongs to another user.
                 _ = running.signal(SIGKILL);
             }
             running.detach();

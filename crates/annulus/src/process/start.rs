@@ -78,7 +78,7 @@ impl Drop for Started {
     fn drop(&mut self) {
         if let Some(mut child) = self.child.take() {
             if self.kill_on_drop {
-                // This fails only if the child has ended or now belongs to another user.
+                // Killing it fails only if the child has ended or now belongs to another user.
                 _ = child.kill();
             }
             adopt(child);

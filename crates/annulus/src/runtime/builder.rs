@@ -212,7 +212,7 @@ impl Builder {
     /// Sets how long a dropped stream may take to send its queue before it is reset. 10 s by
     /// default.
     ///
-    /// This is also how long its descriptor may stay open until a TCP peer has acknowledged
+    /// The same time limits how long its descriptor may stay open until a TCP peer has acknowledged
     /// everything: if it were closed earlier, arriving bytes would reset the connection, and the
     /// peer would lose the bytes in transit. Arriving bytes are dropped, up to 4 MiB. Once the peer
     /// has acknowledged everything, the stream waits for the peer's end of stream for at most a

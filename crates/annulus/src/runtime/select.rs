@@ -8,7 +8,7 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 /// Waits for several futures in one task and runs the branch of the first one that is ready. The
 /// others are dropped.
 ///
-/// This is [`tokio::select!`] with the same syntax: patterns, `if` conditions, `else`, and
+/// The macro is [`tokio::select!`] with the same syntax: patterns, `if` conditions, `else`, and
 /// `biased;`, which polls the branches in the written order. Without `biased;` the branch to poll
 /// first is chosen at random. Under a simulated kernel the choices are derived from the
 /// simulation's seed, unlike those of `tokio::select!`.

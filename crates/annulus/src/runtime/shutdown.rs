@@ -44,9 +44,9 @@ impl Core {
         drop(current_guard);
         self.blocking.pool.wait(deadline.duration_since(self.now()));
         match ended {
-            // This is a bug, because no foreign code runs there, so resume the panic. Do not if an
-            // earlier one was reported, or if the thread is already unwinding: a second panic would
-            // abort the process.
+            // A panic is a bug, because no foreign code runs there, so resume the panic. Do not if
+            // an earlier one was reported, or if the thread is already unwinding: a second panic
+            // would abort the process.
             Err(panic) if whole && !panicking() => resume_unwind(panic),
             Err(panic) => dispose(panic),
             Ok(()) => {}

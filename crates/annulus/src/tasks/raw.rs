@@ -245,7 +245,7 @@ impl TaskRef {
             }
         } else if self.head().remote_flags.mark_in_inbox() {
             let remote = self.head().remote.clone();
-            // This fails only after the end of the runtime, when every task is done.
+            // The push fails only after the end of the runtime, when every task is done.
             _ = remote.push(self);
         }
     }

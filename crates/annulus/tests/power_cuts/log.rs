@@ -103,7 +103,7 @@ async fn produce(producer: u64, seed: u64, known: Rc<Known>) -> io::Result<()> {
                         continue;
                     }
                     known.errors.set(known.errors.get() + 1);
-                    // The broker must not ask for a record again that it has acknowledged.
+                    // The broker must not ask again for a record that it has acknowledged.
                     let wanted = answer.rsplit_once("; send ").and_then(|it| it.1.parse().ok());
                     if let Some(wanted) = wanted.filter(|wanted: &u64| *wanted <= acknowledged) {
                         return Ok(Some(wanted));

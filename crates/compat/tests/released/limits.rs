@@ -64,7 +64,7 @@ fn active_connection_outlives_its_limits() {
     });
 }
 
-/// This holds for a connection that has been released and for one that has not.
+/// Tests a connection that has been released and one that has not.
 #[test]
 fn reset_of_an_idle_connection_is_not_an_error() {
     simulated(async |_| {

@@ -162,7 +162,7 @@ fn handler_panic_is_reported_and_the_server_keeps_running() {
     });
 }
 
-/// This also holds for a service that panics before it returns a future, or that returns errors.
+/// Tests services that panic before they return a future, and services that return errors.
 #[test]
 fn service_panics_and_errors_are_reported_in_both_versions() {
     everywhere(async || {

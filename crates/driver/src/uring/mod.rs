@@ -208,7 +208,7 @@ impl Uring {
         self.common.counters.sqes += 1;
         // SAFETY: the caller guarantees what `Ring::push_unchecked` requires.
         if !self.backlog.is_empty() || unsafe { self.ring.push_unchecked(entry) }.is_err() {
-            // This is not a separate function: passing the entry to it would force the entry into
+            // Not a separate function: passing the entry to it would force the entry into
             // memory, from where it would be copied to the queue.
             self.backlog.push_back(entry);
             self.make_space();

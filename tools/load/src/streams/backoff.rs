@@ -18,7 +18,7 @@ pub(super) struct Backoff {
 
 impl Backoff {
     pub(super) fn new(client: usize) -> Backoff {
-        // This spreads the shares of neighbouring clients.
+        // The factor spreads the shares of neighbouring clients.
         Backoff { failures: 0, share: (client as u8).wrapping_mul(159) }
     }
 

@@ -184,7 +184,7 @@ impl WorkerChannels {
             }
             match self.commands.poll_recv(cx) {
                 Poll::Ready(None) => return Poll::Ready(Err(RunAbandoned)),
-                // This is a command to close that arrived after the window had closed.
+                // A command to close that arrived after the window had closed.
                 Poll::Ready(Some(_)) => cx.waker().wake_by_ref(),
                 Poll::Pending => {}
             }

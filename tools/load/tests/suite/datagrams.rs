@@ -18,7 +18,7 @@ fn serve(answer: impl Fn(usize, &[u8]) -> Vec<Vec<u8>> + Send + 'static) -> Sock
         for count in 0.. {
             let (length, from) = socket.recv_from(&mut buffer).unwrap();
             for reply in answer(count, &buffer[..length]) {
-                // This fails if the client has ended.
+                // Sending fails if the client has ended.
                 let _ = socket.send_to(&reply, from);
             }
         }

@@ -90,7 +90,7 @@ impl Drop for BoundPath {
         }
         match &self.place {
             BoundPlace::Held { path, inode } if path.identity() == Ok(*inode) => {
-                // This fails if the path was removed in the meantime or the directory became
+                // The call fails if the path was removed in the meantime or the directory became
                 // read-only. There is nothing more to do then.
                 _ = path.unlink();
             }

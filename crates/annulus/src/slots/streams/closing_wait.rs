@@ -63,7 +63,7 @@ impl Stream {
         // The peer should see the end now, not only when the descriptor is closed.
         if !self.tx.ended {
             self.tx.ended = true;
-            // This fails if the peer has reset the connection in the meantime.
+            // The call fails if the peer has reset the connection in the meantime.
             _ = state.driver.kernel().shutdown(self.fd, Shutdown::Write);
         }
         self.poll_readiness(state);

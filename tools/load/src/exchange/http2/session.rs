@@ -333,7 +333,7 @@ async fn reply(
         let data = data?;
         take(&data);
         let length = data.len();
-        // This fails if the stream has ended, and then needs no window.
+        // The call fails if the stream has ended, and an ended stream needs no window.
         _ = body.flow_control().release_capacity(length);
     }
     let trailers = body.trailers().await?;

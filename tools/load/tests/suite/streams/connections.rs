@@ -96,7 +96,7 @@ impl Drop for RestartableServer {
         for stream in streams.unwrap() {
             let _ = stream.shutdown(std::net::Shutdown::Both);
         }
-        // This returns once the listener thread has dropped the connection.
+        // The read returns once the listener thread has dropped the connection.
         let _ = (&last).read(&mut [0]);
     }
 }

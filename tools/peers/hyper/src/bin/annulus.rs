@@ -21,7 +21,7 @@ type Spawn = fn(Service, TcpStream);
 fn main() {
     let task = any_task(&MODES);
     let of_annulus: Spawn = |service, stream| drop(annulus::spawn(connection(service, stream)));
-    // This is how axum spawns its connections.
+    // axum spawns its connections in this way.
     let of_tokio: Spawn =
         |service, stream| drop(tokio::task::spawn_local(connection(service, stream)));
     match task.mode.as_deref() {

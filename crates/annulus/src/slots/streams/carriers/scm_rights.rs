@@ -94,7 +94,7 @@ pub(super) fn on_ready(stream: &mut Stream, state: &LoopState, event: &Event) ->
     let (Some(buffer), Ok(len)) = (scm_rights.buffer.take(), event.result) else { return false };
     let format = MessageFormat::UNIX_DESCRIPTORS;
     let mut message = ReceivedMessage::parse(buffer.into_lease(format, len as usize), format);
-    // This closes earlier descriptors whose bytes were taken without them.
+    // The assignment closes earlier descriptors whose bytes were taken without them.
     scm_rights.has_lost = message.lost_descriptors();
     scm_rights.received = message.take_descriptors();
     let bytes = Box::from(&*message.into_bytes());
