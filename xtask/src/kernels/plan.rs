@@ -70,7 +70,7 @@ impl Scope {
         Some(Check { name, seconds: MAX_TEST_SECONDS, directory, command })
     }
 
-    /// Runs cargo and returns its messages. Outside of quick runs, tests are optimized: they take
+    /// Runs cargo and returns its messages. Outside of quick runs, tests are optimised: they take
     /// longer to build, and are faster on an emulated processor.
     fn cargo(self, verb: &str, what: &str) -> Result<Vec<Value>> {
         let profile = if self == Self::Quick { "dev" } else { "kernels" };
