@@ -177,6 +177,9 @@ loops! {
     "fs/transfer.rs read_at, above the maximum offset": { let file = File::open("/dev/null").await?; } file.read_at(vec![0], u64::MAX).await;
     "fs/transfer.rs write_at": { let file = File::open("/dev/null").await?; } file.write_at(vec![0], u64::MAX).await;
     "fs/transfer.rs write": { let mut file = File::open("/dev/null").await?; } file.write(vec![0]).await;
+    "fs/many.rs read_many_at": { let file = File::open("/dev/null").await?; } file.read_many_at(Vec::<(Vec<u8>, u64)>::new()).await;
+    "fs/many.rs write_many_at": { let file = File::open("/dev/null").await?; } file.write_many_at(Vec::<(Vec<u8>, u64)>::new()).await;
+    "fs/durable.rs write_durable_at": { let file = File::open("/dev/null").await?; } file.write_durable_at(Vec::new(), 0).await;
     "fs/exact.rs read_exact_at": { let file = File::open("/proc/self/exe").await?; } file.read_exact_at(Vec::new(), 0).await;
     "fs/exact.rs write_all_at": { let file = File::open("/dev/null").await?; } file.write_all_at(Vec::new(), 0).await;
     "fs/exact.rs write_all": { let mut file = File::open("/dev/null").await?; } file.write_all(Vec::new()).await;
