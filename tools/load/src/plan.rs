@@ -186,8 +186,9 @@ impl Plan {
         let clients = if on_one_connection { 1 } else { self.clients };
         let most = pipeline * clients;
         if requests as usize > most {
+            let plural = if clients == 1 { "" } else { "s" };
             return Err(invalid(format!(
-                "a burst of {requests} requests does not fit on {clients} connections with \
+                "a burst of {requests} requests does not fit on {clients} connection{plural} with \
                  {pipeline} in flight on each: use at most {most} requests, more messages \
                  in flight, or more connections"
             )));
@@ -450,8 +451,8 @@ mod tests {
             plan.validate().map_err(|error| error.to_string())
         };
         assert_eq!((burst(200, false), burst(4, true)), (Ok(()), Ok(())));
-        assert!(burst(201, false).unwrap_err().contains("fit on 50 connections with 4 messages"));
-        assert!(burst(5, true).unwrap_err().contains("fit on 1 connections with 4 messages"));
+        assert!(burst(201, false).unwrap_err().contains("fit on 50 connections with 4 in flight"));
+        assert!(burst(5, true).unwrap_err().contains("fit on 1 connection with 4 in flight"));
     }
 
     #[test]

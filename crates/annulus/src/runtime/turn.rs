@@ -162,11 +162,14 @@ impl TurnState for Core {
         self.kernel.now()
     }
 
-    fn has_sends(&self) -> bool {
-        let is_sending = |inner: RefMut<'_, Inner>| {
-            inner.streams.turn_lists().has_sends() || inner.datagrams.turn_lists().has_sends()
-        };
-        self.borrow().is_ok_and(is_sending)
+    fn has_urgent_sends(&self) -> bool {
+        let Ok(inner) = self.borrow() else { return false };
+        // The next turn would receive more before the tasks have taken what is here. If many
+        // buffers are lent, the tasks go first, because further receives would use heap memory.
+        let pool = inner.state.driver.pool();
+        let has_buffers = pool.lent() < pool.capacity() / 4;
+        let (streams, datagrams) = (inner.streams.turn_lists(), inner.datagrams.turn_lists());
+        has_buffers && (streams.has_sends() || datagrams.has_sends())
     }
 }
 

@@ -344,8 +344,8 @@ impl RunQueue {
 pub(crate) trait TurnState {
     /// Returns the time.
     fn now(&self) -> Duration;
-    /// Returns true if sends wait for the end of the turn.
-    fn has_sends(&self) -> bool;
+    /// Returns true if sends wait for the end of the turn, and it may end before all tasks have run.
+    fn has_urgent_sends(&self) -> bool;
 }
 
 /// Decides when a turn with sends has polled tasks for long enough. It reads the clock as often as
@@ -374,7 +374,7 @@ impl PollingClock {
         let (now, (began, first)) = (turn.now(), self.began);
         let elapsed = now.saturating_sub(began).as_nanos() as usize;
         let left = (MAX_POLLING.as_nanos() as usize).saturating_sub(elapsed);
-        if left == 0 && turn.has_sends() {
+        if left == 0 && turn.has_urgent_sends() {
             return true;
         }
         if left == 0 {
@@ -482,7 +482,7 @@ mod tests {
             self.duration * self.number.get() as u32
         }
 
-        fn has_sends(&self) -> bool {
+        fn has_urgent_sends(&self) -> bool {
             self.number.get() > self.first_to_send
         }
     }
