@@ -24,7 +24,7 @@ impl TurnState for Timeless {
         Duration::ZERO
     }
 
-    fn has_sends(&self) -> bool {
+    fn has_urgent_sends(&self) -> bool {
         false
     }
 }

@@ -266,7 +266,7 @@ fn the_cursor_stays_if_nothing_was_written() {
         file.seek(SeekFrom::Start(1000)).await?;
         ours.send("not for a file open for reading").await?;
         let error = copy(&mut remote, &mut file).await.unwrap_err();
-        assert_eq!(error.raw_os_error(), Some(9), "{error}");
+        assert_eq!(annulus::io::raw_os_error(&error), Some(9), "{error}");
         assert_eq!(file.seek(SeekFrom::Current(0)).await?, 1000);
         Ok(())
     });

@@ -5,7 +5,7 @@ use crate::common::{pattern, touch};
 use crate::files::mode::{Mode, everywhere};
 use crate::files::place::Place;
 use annulus::fs::{self, File, FileStream, OpenOptions, Policy};
-use annulus::io::{AsyncRecv, AsyncSend};
+use annulus::io::{AsyncRecv, AsyncSend, raw_os_error};
 use annulus::time::timeout;
 use annulus::{Runtime, spawn};
 use annulus_skip::skip;
@@ -119,7 +119,7 @@ async fn fail(place: Place) -> io::Result<()> {
         // The bytes are accepted at once. The write that fails comes later, off the loop.
         outcome = file.flush().await;
     }
-    assert_eq!(outcome.unwrap_err().raw_os_error(), Some(libc::EBADF));
+    assert_eq!(raw_os_error(&outcome.unwrap_err()), Some(libc::EBADF));
     assert_eq!(
         *file.recv_exact(4).await?,
         *b"text",
