@@ -22,7 +22,7 @@ use std::fmt::Write;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{
     self,
-    ErrorKind::{InvalidData, InvalidInput, PermissionDenied},
+    ErrorKind::{InvalidData, InvalidInput},
 };
 use std::ops::Range;
 use std::os::unix::ffi::OsStringExt;
@@ -293,8 +293,10 @@ fn status_of(error: io::Error) -> &'static str {
         Some(libc::ENOENT | libc::ENOTDIR | libc::ENAMETOOLONG | libc::ELOOP) => NOT_FOUND,
         // The path names a socket.
         Some(libc::ENXIO) => NOT_FOUND,
-        // The path contains a zero byte or leads out of the directory.
-        None if matches!(error.kind(), InvalidInput | PermissionDenied) => NOT_FOUND,
+        // The path leads out of the directory.
+        Some(libc::EXDEV) => NOT_FOUND,
+        // The path contains a zero byte.
+        None if error.kind() == InvalidInput => NOT_FOUND,
         Some(libc::EACCES | libc::EPERM) => DENIED,
         Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM | libc::EAGAIN) => FULL,
         _ => {
