@@ -1,7 +1,6 @@
 //! Errors with more detail than the standard ones: which operation failed and for which address,
 //! or a longer message.
 
-use crate::io::CopyError;
 pub(crate) use annulus_kernel::with_text;
 use annulus_kernel::{Address, UnixName, without_text};
 use annulus_ring::SetupError;
@@ -156,6 +155,78 @@ impl From<OpError> for io::Error {
         Self::new(error.error.kind(), error)
     }
 }
+
+/// A direction of [`copy_bidirectional`](crate::io::copy_bidirectional), as reported by a [`CopyError`].
+///
+/// ```
+/// use annulus::io::Direction;
+///
+/// fn name(direction: Direction) -> &'static str {
+///     match direction {
+///         Direction::AToB => "upload",
+///         Direction::BToA => "download",
+///     }
+/// }
+/// # assert_eq!(name(Direction::BToA), "download");
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// From the first stream to the second.
+    AToB,
+    /// From the second stream to the first.
+    BToA,
+}
+
+/// Why [`copy_bidirectional`](crate::io::copy_bidirectional) failed. This is the value inside its [`io::Error`].
+///
+/// ```
+/// use annulus::io::{CopyError, Direction};
+///
+/// fn failed_in_upload(error: &std::io::Error) -> bool {
+///     let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<CopyError>());
+///     inner.is_some_and(|error| error.direction() == Some(Direction::AToB))
+/// }
+/// # assert!(!failed_in_upload(&std::io::ErrorKind::NotFound.into()));
+/// ```
+#[derive(Debug)]
+pub struct CopyError {
+    pub(crate) direction: Option<Direction>,
+    pub(crate) copied: (u64, u64),
+    pub(crate) error: io::Error,
+}
+
+impl CopyError {
+    /// Returns the direction in which receiving or sending failed, or `None` for a timeout.
+    pub fn direction(&self) -> Option<Direction> {
+        self.direction
+    }
+
+    /// Returns the number of bytes accepted: from the first stream to the second, then from the
+    /// second to the first.
+    pub fn copied(&self) -> (u64, u64) {
+        self.copied
+    }
+
+    /// Returns the error of the stream.
+    pub fn io_error(&self) -> &io::Error {
+        &self.error
+    }
+}
+
+impl fmt::Display for CopyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { direction, copied: (a_to_b, b_to_a), error } = self;
+        let (copying, (there, back)) = match direction {
+            Some(Direction::AToB) => ("from the first to the second stream", (a_to_b, b_to_a)),
+            Some(Direction::BToA) => ("from the second to the first stream", (b_to_a, a_to_b)),
+            None => ("between two streams", (a_to_b, b_to_a)),
+        };
+        write!(f, "copying {copying}, after {there} bytes ({back} the other way): {error}")
+    }
+}
+
+// The message includes the text of the cause, so the cause is not the `source`.
+impl Error for CopyError {}
 
 /// Returns an error's number from the operating system (`errno`), also if the error contains an
 /// operation and an address, a system call, a path or a program. Otherwise looks for the number in

@@ -14,8 +14,7 @@ use super::tree::Tree;
 /// The path of a module or an item from the root of its crate.
 type ModulePath = Vec<String>;
 
-/// Returns a finding for each file that is part of a cycle, or depends on one, with the paths that
-/// lead there.
+/// Returns a finding for each file that takes part in a cycle, naming the paths that lead back.
 pub(super) fn find(tree: &Tree) -> Result<Vec<String>> {
     let mut found = Vec::new();
     let roots = tree.files.iter().filter_map(|file| file.path.strip_suffix("/src/lib.rs"));
@@ -61,17 +60,10 @@ impl Crate {
             edges.extend(below.filter_map(|below| Some((names.floor()?, below))));
         }
         edges.retain(|(from, to)| from != to);
-        let mut left: BTreeSet<&str> = self.floors.iter().map(String::as_str).collect();
-        let names_none = |floor: &str, left: &BTreeSet<&str>| {
-            !edges.iter().any(|(from, to)| *from == floor && left.contains(to))
-        };
-        while let Some(&lowest) = left.iter().find(|floor| names_none(floor, &left)) {
-            left.remove(lowest);
-        }
         let found = |(path, names): &(String, FileNames)| {
-            let own = names.floor().filter(|own| left.contains(own))?;
+            let own = names.floor()?;
             let back = |path: &&ModulePath| {
-                self.floor(path).is_some_and(|floor| floor != own && left.contains(floor))
+                self.floor(path).is_some_and(|floor| floor != own && leads_to(&edges, floor, own))
             };
             let back: BTreeSet<String> =
                 names.paths.iter().filter(back).map(|path| path.join("::")).collect();
@@ -91,6 +83,23 @@ impl Crate {
         let imported = (1..=path.len()).find_map(|end| self.imported.get(&path[..end]));
         imported.filter(|imported| !path.starts_with(imported)).and_then(|path| self.floor(path))
     }
+}
+
+/// Returns true if the uses in `edges` lead from one module to the other.
+fn leads_to(edges: &BTreeSet<(&str, &str)>, from: &str, to: &str) -> bool {
+    let mut seen = BTreeSet::from([from]);
+    let mut next = vec![from];
+    while let Some(floor) = next.pop() {
+        if floor == to {
+            return true;
+        }
+        for &(user, used) in edges {
+            if user == floor && seen.insert(used) {
+                next.push(used);
+            }
+        }
+    }
+    false
 }
 
 /// The paths of this crate that a file uses.
@@ -251,6 +260,25 @@ mod tests {
             let base = format!("crates/one/src/base.rs:1: uses {named}, which leads back to base");
             assert_eq!(with(below), [base, part.to_owned()], "{below}");
         }
+    }
+
+    #[test]
+    fn modules_above_between_and_below_cycles_are_not_part_of_them() {
+        let found = found(&[
+            ("lib.rs", "mod above; mod a; mod b; mod between; mod c; mod d; mod below;"),
+            ("above.rs", "use crate::a::A;"),
+            ("a.rs", "use crate::b::B;"),
+            ("b.rs", "use crate::a::A; use crate::between::Between;"),
+            ("between.rs", "use crate::c::C;"),
+            ("c.rs", "use crate::d::D;"),
+            ("d.rs", "use crate::c::C; use crate::below::Below;"),
+            ("below.rs", "pub struct Below;"),
+        ]);
+        let cycles = [("a", "b::B"), ("b", "a::A"), ("c", "d::D"), ("d", "c::C")];
+        let expected = cycles.map(|(own, named)| {
+            format!("crates/one/src/{own}.rs:1: uses {named}, which leads back to {own}")
+        });
+        assert_eq!(found, expected);
     }
 
     #[test]

@@ -32,9 +32,9 @@ mod stdio;
 mod tokio_io;
 mod transfer;
 
-pub use crate::errors::raw_os_error;
+pub use crate::errors::{CopyError, Direction, raw_os_error};
 pub use async_fd::{AsyncFd, ReadyGuard, TryIoError};
-pub use bidirectional::{CopyBidirectional, CopyError, Direction, copy_bidirectional};
+pub use bidirectional::{CopyBidirectional, copy_bidirectional};
 pub use copy::{copy, copy_at_most, copy_range};
 #[doc(hidden)]
 pub use copy_ends::OwnStream;
