@@ -34,7 +34,7 @@ unsafe impl<B: IoBuf> CallArgs for DurableWrite<B> {
 impl File {
     /// Writes everything, and returns once the device has it: after a power cut, these bytes can be
     /// read at this offset. Other writes need not be durable then, nor the name of a new file, for
-    /// which its directory must be [synced](super::Dir::sync_all).
+    /// which its directory must be opened as a file and [synced](super::File::sync_all).
     ///
     /// A durable write is one call off the loop (`RWF_DSYNC`), where
     /// [`write_all_at`](Self::write_all_at) and [`sync_data`](Self::sync_data) may be two. A log
