@@ -15,6 +15,7 @@
 
 use crate::clock;
 use crate::observer::Observer;
+use crate::plan::MAX_DURATION;
 use crate::recording::Latencies;
 use hdrhistogram::Histogram;
 use rustix::buffer::spare_capacity;
@@ -75,7 +76,7 @@ pub struct Deliveries {
 /// Runs a broadcast, and blocks the calling thread meanwhile. All connections are reset at the end.
 ///
 /// # Errors
-/// If the server cannot be reached, sends anything but the messages in order, closes a connection,
+/// If an option is out of range, or the server cannot be reached, sends anything but the messages in order, closes a connection,
 /// or is silent for ten seconds while messages are in flight.
 pub fn run(fan_out: &FanOut, observer: &mut dyn Observer) -> io::Result<Deliveries> {
     let bytes = fan_out.message_bytes;
@@ -84,6 +85,14 @@ pub fn run(fan_out: &FanOut, observer: &mut dyn Observer) -> io::Result<Deliveri
             "{bytes} bytes per message are out of range: use {MIN_MESSAGE_BYTES} to \
              {MAX_MESSAGE_BYTES}"
         )));
+    }
+    for (name, time) in [("warm-up", fan_out.warm_up), ("duration", fan_out.duration)] {
+        if time > MAX_DURATION {
+            let most = MAX_DURATION.as_secs();
+            return Err(failure(format!(
+                "the {name} of {time:?} is too long: use at most {most} s"
+            )));
+        }
     }
     let protocol = Protocol::of(fan_out.address)?;
     let mut broadcast = Broadcast::connect(fan_out, protocol)?;

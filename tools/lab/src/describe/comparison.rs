@@ -482,7 +482,7 @@ mod tests {
             ("axum-2", 3, 4, "tokio"),
             ("files", 6, 3, "nginx"),
             ("store", 5, 9, "redis-server"),
-            ("fan-out", 11, 24, "tokio-gathering"),
+            ("fan-out", 12, 24, "tokio-gathering"),
             ("pieces", 7, 6, "tokio-gathering"),
             ("proxy", 7, 5, "haproxy"),
             ("proxy-2", 5, 2, "haproxy"),

@@ -91,7 +91,7 @@ fn options_without_effect_are_rejected() {
         (&["--burst", "5"], "--rate"),
         (&["--rate", "5", "--burst", "5", "--arrivals", "poisson"], "--arrivals"),
         (&["--rate", "5", "--burst", "0"], "'0' is not a burst"),
-        (&["--rate", "5", "--burst", "2:one"], "does not fit on 1 connections"),
+        (&["--rate", "5", "--burst", "2:one"], "does not fit on 1 connection with"),
         (&["--rate", "1", "--think", "1s"], "--think"),
         (&["--rate", "1", "--arrivals", "burst:0"], "a burst period of 0ns"),
         (&["--rate", "fast"], "'fast' is not a number: write 500, 10k"),

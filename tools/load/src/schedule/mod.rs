@@ -38,7 +38,7 @@ pub const MAX_THINK_TIME: Duration = Duration::from_secs(86_400);
 /// use annulus_load::{Arrivals, Rate, Schedule};
 ///
 /// let schedule = Schedule::Open { rate: "20k".parse().unwrap(), arrivals: Arrivals::Poisson };
-/// assert_eq!(schedule.to_string(), "20000 a second, Poisson arrivals");
+/// assert_eq!(schedule.to_string(), "20000 per second, Poisson arrivals");
 /// assert_eq!(Schedule::open(Rate::constant(500.0)).rate().unwrap().per_second(), 500.0);
 /// ```
 #[derive(Clone, Debug, PartialEq)]

@@ -24,6 +24,9 @@ fn every_duration_is_on_the_list() {
             // Set by this crate: a limit that was parsed.
             "condition.rs limit",
             "idle.rs idle_for",
+            // Tested in fan_out.rs.
+            "fan_out.rs duration",
+            "fan_out.rs warm_up",
             "idle.rs new",
             "idle.rs sweep_interval",
             // Each of these sets the field of this name in the plan.
@@ -42,6 +45,7 @@ fn every_duration_is_on_the_list() {
             "schedule/think.rs Fixed",
             "schedule/think.rs Uniform",
             // Set by this crate.
+            "fan_out.rs elapsed",
             "observer.rs elapsed",
             "observer.rs total",
         ],

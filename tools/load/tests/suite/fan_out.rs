@@ -97,6 +97,20 @@ fn repeated(subscriber: usize, message: Vec<u8>) -> Vec<u8> {
 }
 
 #[test]
+fn maximum_times_are_refused_and_zero_times_publish_one_message() {
+    let plan = fan_out(([127, 0, 0, 1], 1).into());
+    for plan in
+        [FanOut { warm_up: Duration::MAX, ..plan }, FanOut { duration: Duration::MAX, ..plan }]
+    {
+        let error = run(&plan, &mut ()).unwrap_err().to_string();
+        assert!(error.contains("is too long: use at most 2592000 s"), "{error}");
+    }
+    let address = server(|_, message| message);
+    let plan = FanOut { warm_up: Duration::ZERO, duration: Duration::ZERO, ..fan_out(address) };
+    assert!(run(&plan, &mut ()).unwrap().count >= SUBSCRIBERS as u64);
+}
+
+#[test]
 fn a_length_out_of_range_is_refused() {
     let plan =
         FanOut { message_bytes: MIN_MESSAGE_BYTES - 1, ..fan_out(([127, 0, 0, 1], 1).into()) };
