@@ -46,7 +46,7 @@ const TABLE_HEAD: &str = "\
 type Run = (&'static str, &'static str);
 
 /// The rows of the table: published tables first, then programs.
-const RUNS: [Run; 16] = [
+const RUNS: [Run; 17] = [
     ("tcp", "echo over TCP, with a C epoll loop, tokio and monoio"),
     ("udp", "echo over UDP, with a C epoll loop"),
     ("go-uring", "echo, with Go's poller and a ring under Go"),
@@ -60,6 +60,7 @@ const RUNS: [Run; 16] = [
     ("axum-2", "axum on all cores, with tokio's multi-threaded runtime"),
     ("files", "static files, with nginx"),
     ("store", "the protocol of Redis, with redis-server"),
+    ("fan-out", "a broadcast, with tokio, monoio, C and redis-server"),
     ("proxy", "a TCP proxy, with HAProxy, nginx and socat"),
     ("proxy-2", "the same on two threads, with HAProxy"),
     ("overload", "the proxy at fixed rates, up to 120 % of its peak"),
