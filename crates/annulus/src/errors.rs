@@ -257,10 +257,36 @@ pub fn raw_os_error(error: &io::Error) -> Option<i32> {
         .find_map(|error| error.downcast_ref().and_then(raw_os_error))
 }
 
+/// Returns an error with the kind, the number and the text of another.
+pub(crate) fn copy_of(error: &io::Error) -> io::Error {
+    match raw_os_error(error) {
+        Some(number) => with_text(io::Error::from_raw_os_error(number), error.to_string()),
+        None => io::Error::new(error.kind(), error.to_string()),
+    }
+}
+
 /// Returns the error that another error wraps and whose text it includes.
 fn cause(error: &io::Error) -> Option<&io::Error> {
     let inside = error.get_ref()?;
     let of_operation = inside.downcast_ref().map(OpError::error);
     let of_copy = || inside.downcast_ref().map(CopyError::io_error);
     of_operation.or_else(of_copy).or_else(|| without_text(error)).or_else(|| inside.downcast_ref())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn copies_keep_kind_number_and_text() {
+        let plain = || io::Error::from_raw_os_error(28);
+        let custom = io::Error::new(io::ErrorKind::InvalidInput, "odd");
+        for error in [plain(), with_text(plain(), "writing to a".to_owned()), custom] {
+            let copy = copy_of(&error);
+            assert_eq!(
+                (copy.kind(), raw_os_error(&copy), copy.to_string()),
+                (error.kind(), raw_os_error(&error), error.to_string())
+            );
+        }
+    }
 }

@@ -4,6 +4,7 @@ use super::call::StartedCall;
 use super::file::{File, check_offset};
 use super::transfer::{Read, Write};
 use crate::bytes::buf::{IoBuf, IoBufMut};
+use crate::errors::copy_of;
 use crate::file_policy::Class;
 use crate::tasks::consume_budget;
 use std::io;
@@ -86,8 +87,7 @@ impl File {
     ) -> Vec<(io::Result<usize>, B)> {
         consume_budget().await;
         if let Err(error) = self.open.take_error() {
-            let again = || io::Error::new(error.kind(), error.to_string());
-            return writes.into_iter().map(|(buf, _)| (Err(again()), buf)).collect();
+            return writes.into_iter().map(|(buf, _)| (Err(copy_of(&error)), buf)).collect();
         }
         let mut started = Vec::with_capacity(writes.len());
         for (buf, offset) in writes {
