@@ -30,7 +30,7 @@ use std::marker::PhantomData;
 #[must_use = "the pin is undone when this is dropped"]
 pub struct Pinned {
     former: CpuSet,
-    /// Makes it neither `Send` nor `Sync`.
+    /// Makes the guard neither `Send` nor `Sync`.
     of_this_thread: PhantomData<*const ()>,
 }
 

@@ -25,8 +25,8 @@ impl fmt::Display for UnknownName {
 
 impl std::error::Error for UnknownName {}
 
-/// Names the values of an enum: defines `ALL`, `Display` and `FromStr`. The second argument is the
-/// noun for such a value in error messages.
+/// Names the values of an enum: defines `ALL`, `Display` and `FromStr`. Error messages call a value
+/// by the second argument, such as "driver".
 macro_rules! named {
     ($type:ident, $what:literal, { $($name:literal => $variant:ident),+ $(,)? }) => {
         impl $type {

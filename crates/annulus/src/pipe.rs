@@ -38,8 +38,8 @@ use std::task::{Context, Poll};
 /// Creates a pipe. Both ends are closed in programs that this process executes.
 ///
 /// # Errors
-/// If no descriptor is left; outside a runtime; `Unsupported` under a simulated kernel, which has
-/// no pipes.
+/// If the process has no free descriptor, or outside a runtime. `Unsupported` under a simulated
+/// kernel, which has no pipes.
 pub fn pipe() -> io::Result<(Sender, Receiver)> {
     current::get()?;
     let (reading, writing) = annulus_kernel::pipe::pipe().map_err(named("pipe2"))?;
@@ -401,8 +401,9 @@ impl fmt::Debug for Receiver {
 /// (`dup`, `fork`).
 ///
 /// # Errors
-/// `InvalidInput` if it is not a pipe or not open for writing. Outside a runtime; `Unsupported`
-/// under a simulated kernel. The descriptor is then closed.
+/// `InvalidInput` if the descriptor is not a pipe or not open for writing. `Unsupported` under a
+/// simulated kernel. Also fails outside a runtime. After each of these errors, the descriptor is
+/// closed.
 impl TryFrom<OwnedFd> for Sender {
     type Error = io::Error;
 
@@ -424,7 +425,6 @@ impl TryFrom<OwnedFd> for Receiver {
     }
 }
 
-/// Conversions from the pipe ends of the standard library.
 macro_rules! from_std {
     ($($end:ident: $std:ty;)+) => {$(
         impl TryFrom<$std> for $end {
@@ -484,8 +484,8 @@ impl OpenOptions {
     /// last writer has closed it, they return the end of the stream.
     ///
     /// # Errors
-    /// `NotFound`, `PermissionDenied`, …, with the path in the message; `InvalidInput` if it is not
-    /// a pipe. Outside a runtime; `Unsupported` under a simulated kernel.
+    /// `NotFound`, `PermissionDenied`, …, with the path in the message. `InvalidInput` if the file
+    /// is not a pipe. `Unsupported` under a simulated kernel. Also fails outside a runtime.
     pub fn open_receiver(&self, path: impl AsRef<Path>) -> io::Result<Receiver> {
         let open = |pipe: OwnedFd| {
             prepare(&pipe, OFlags::RDONLY, "reading")?;
@@ -497,7 +497,7 @@ impl OpenOptions {
     /// Opens the sending end.
     ///
     /// # Errors
-    /// The errors of [`open_receiver`](Self::open_receiver); and a system error (`ENXIO`, by
+    /// The errors of [`open_receiver`](Self::open_receiver), and a system error (`ENXIO`, by
     /// [`raw_os_error`](crate::io::raw_os_error)) if no reader has opened the other end.
     pub fn open_sender(&self, path: impl AsRef<Path>) -> io::Result<Sender> {
         let open = |pipe: OwnedFd| {

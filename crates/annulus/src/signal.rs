@@ -9,8 +9,8 @@
 //! A signal that the process ignores stays ignored and never arrives here: `nohup` starts a program
 //! with SIGHUP ignored, and a shell without job control starts `program &` with SIGINT and SIGQUIT
 //! ignored, so that the programs keep running. [`signals_even_if_ignored`] catches such a signal.
-//! Two signals are always caught: SIGPIPE, which the standard library ignores in every program, and
-//! SIGCHLD.
+//! Two signals are caught even if they are ignored: SIGPIPE, which the standard library ignores in
+//! every program, and SIGCHLD.
 //!
 //! # A second signal
 //!
@@ -213,7 +213,7 @@ pub fn ctrl_c() -> impl Future<Output = io::Result<()>> {
 /// The errors of the future and of [`signals`].
 ///
 /// # Cancel safety
-/// The same as for `future`.
+/// Cancel-safe if `future` is.
 pub async fn until_terminated(future: impl Future<Output = io::Result<()>>) -> io::Result<()> {
     let core = current::get()?;
     END_SIGNALS.into_iter().try_for_each(ends)?;
@@ -336,8 +336,8 @@ impl Signals {
     }
 
     /// Returns the next signal. If several kinds have arrived, they are returned one after another,
-    /// in the order of the list. Several signals of one kind that arrive close together may be
-    /// returned as one. Cancel-safe.
+    /// and none of them starves the rest. Several signals of one kind that arrive close together
+    /// may be returned as one. Cancel-safe.
     ///
     /// # Errors
     /// After the runtime's end, or if the signal cannot be read.
@@ -369,7 +369,6 @@ struct CaughtSignal {
     core: Option<Rc<Core>>,
 }
 
-/// The source of a signal.
 enum SignalSource {
     /// A handler that writes to one socket of a pair, and the other socket, whose readiness is
     /// awaited.

@@ -1,7 +1,8 @@
 //! Time: the runtime's clock, sleeps, timeouts and intervals.
 //!
-//! The runtime uses the clock of the kernel below it: monotonic on Linux, virtual in a simulation.
-//! It has no periodic tick: it sleeps until the nearest deadline, or indefinitely without timers.
+//! The runtime uses the kernel's clock: monotonic on Linux, virtual in a simulation. A guest may
+//! use the clock of its host instead. Without a periodic tick, the loop sleeps until the nearest
+//! deadline, or indefinitely if there are no timers.
 
 use crate::runtime::core::Core;
 use crate::runtime::current;
@@ -18,7 +19,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use std::{fmt, io};
 
-// Reading the clock is the only part of an [`Instant`] that needs the thread's runtime.
+// These functions are not in `timers`, because they use the runtime of the thread.
 impl Instant {
     /// Returns the current time.
     pub fn now() -> Self {
@@ -45,7 +46,7 @@ pub fn sleep_until(deadline: Instant) -> Sleep {
 /// A future that is ready from its deadline on.
 ///
 /// # Panics
-/// When polled outside a runtime.
+/// When polled outside a runtime before the deadline.
 #[must_use = "a sleep does nothing unless awaited"]
 pub struct Sleep {
     deadline: Instant,
@@ -165,7 +166,7 @@ impl<F: Future> Future for Timeout<F> {
 /// the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Elapsed {
-    /// `None` for a deadline.
+    /// `None` if the limit was a deadline.
     limit: Option<Duration>,
 }
 
@@ -300,7 +301,6 @@ impl Interval {
                 due + (late - remainder(late, self.period)) + self.period
             }
             MissedTicks::Burst => due + self.period,
-            // If the tick is late by less than a period, no tick was missed.
             MissedTicks::Delay if due.elapsed() < self.period => due + self.period,
             MissedTicks::Delay => Instant::now() + self.period,
         }

@@ -53,7 +53,7 @@ impl Wait<'_> {
 /// both run foreign code.
 #[derive(Debug, Default)]
 pub(crate) struct Waiters {
-    /// Sorted by number.
+    /// Waiters in order of their numbers.
     line: VecDeque<Waiter>,
     /// At least this many waiters at the front have been notified.
     notified: usize,
@@ -65,7 +65,8 @@ pub(crate) struct Waiters {
 }
 
 impl Waiters {
-    /// Adds a waiting task with its waker. A waker that this one replaces goes to `drops`.
+    /// Adds a waiting task with its waker. A replaced waker goes to `drops`. If there are too many
+    /// pollers, their wakers go to `wakes`.
     #[inline]
     pub(crate) fn wait(
         &mut self,
@@ -96,7 +97,7 @@ impl Waiters {
     }
 
     /// Puts a waiter in line: at the end, or at the position that its number has. Returns the waker
-    /// that this one replaces.
+    /// that was replaced.
     #[inline]
     pub(crate) fn register(&mut self, id: &mut Option<WaiterId>, waker: &Waker) -> Option<Waker> {
         if id.is_some() { self.renew(id, waker) } else { self.register_owned(id, waker.clone()) }
@@ -280,7 +281,7 @@ pub(crate) fn renew(slot: &mut Option<Waker>, waker: &Waker) -> Option<Waker> {
     }
 }
 
-/// The initial limit on the number of wakers.
+/// The initial limit on the number of wakers in [`Pollers`].
 const INITIAL_MAX_WAKERS: usize = 64;
 /// Number of latest wakers among which the waker of a task that polls again is looked for.
 const RECENT_WAKERS: usize = 8;

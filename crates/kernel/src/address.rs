@@ -157,8 +157,8 @@ impl Address {
     /// Space for an internet address, rounded up so that it is copied as whole machine words.
     pub const INET_SPACE_BYTES: usize = Self::MAX_INET_BYTES.next_multiple_of(16);
 
-    /// Returns an internet address in the kernel's layout, and its length. Every datagram has one,
-    /// so the result is shorter than the 128 bytes of `sockaddr_storage`.
+    /// Returns an internet address in the kernel's layout, and its length. The array is shorter
+    /// than the 128 bytes of `sockaddr_storage`, because every datagram carries an address.
     #[inline]
     pub fn inet_bytes(address: SocketAddr) -> ([u8; Self::INET_SPACE_BYTES], usize) {
         let mut bytes = [0; Self::INET_SPACE_BYTES];

@@ -46,7 +46,7 @@ pub enum Control<'a> {
     },
     /// `IP_TOS`: service class and, in the low two bits, congestion notification.
     Tos(u8),
-    /// The same for IPv6 (`IPV6_TCLASS`).
+    /// Service class and congestion notification of IPv6 (`IPV6_TCLASS`), like [`Tos`](Self::Tos).
     TrafficClass(u8),
     /// Sent (`UDP_SEGMENT`): split the bytes into datagrams of this size, the last of which may be
     /// shorter. Received (`UDP_GRO`): the bytes are such datagrams, coalesced.
@@ -57,7 +57,7 @@ pub enum Control<'a> {
     /// Number of datagrams that the socket has dropped so far because its buffer was full, modulo
     /// 2^32.
     Drops(u32),
-    /// The sender.
+    /// The sender's process, user and group (`SCM_CREDENTIALS`).
     Credentials(Credentials),
     /// Descriptors of four bytes each, native-endian. Received ones are open, and belong to the
     /// receiver.

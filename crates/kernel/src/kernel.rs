@@ -17,11 +17,11 @@ use std::time::Duration;
 
 /// The kernel under a driver: Linux, or a simulated one.
 ///
-/// Three calls drive a ring, and two map its memory. Three calls drive an epoll instance and two
-/// its timers; once a descriptor is ready, the epoll driver makes socket calls that do not wait.
-/// The layers above make the other calls directly, because a ring would only add latency
-/// (`shutdown`, `bind`) or has no operation for them. Calls that create a descriptor return its
-/// number; calls on a descriptor take an [`Fd`], which is unsafe to create.
+/// The trait has the calls that drive a ring and map its memory, and those that drive an epoll
+/// instance and its timers. Once a descriptor is ready, the epoll driver makes socket calls that do
+/// not wait. The layers above make the rest of the calls directly, because a ring would only add
+/// latency (`shutdown`, `bind`) or has no operation for them. Calls that create a descriptor return
+/// its number; calls on a descriptor take an [`Fd`], which is unsafe to create.
 ///
 /// An error is an errno, or an [`io::Error`] made from one, as on Linux.
 ///
@@ -186,7 +186,7 @@ pub unsafe trait Kernel {
         Ok(())
     }
 
-    /// `recv(2)` of at most `len` bytes. Like all calls below up to [`is_ready`](Self::is_ready),
+    /// `recv(2)` of at most `len` bytes. Like the following calls up to [`accept`](Self::accept),
     /// it fails with `AGAIN` instead of waiting, and is repeated if a signal interrupts it.
     ///
     /// # Safety
@@ -214,8 +214,8 @@ pub unsafe trait Kernel {
     /// call.
     unsafe fn receive_messages(&self, fd: Fd, slots: &mut [MessageSlot]) -> Result<usize, Errno>;
 
-    /// `sendto(2)`, without a signal if the peer has closed. A null address is the peer of a
-    /// connected socket.
+    /// `sendto(2)`, without a signal if the peer has closed. With a null address, it sends to the
+    /// peer of a connected socket.
     ///
     /// # Safety
     /// Bytes and address must be readable.
@@ -295,7 +295,8 @@ pub unsafe trait Kernel {
     /// the pair, as they were then.
     fn peer_credentials(&self, fd: Fd) -> io::Result<Credentials>;
 
-    /// `SO_PEERPIDFD` (6.5): returns a new descriptor of that process.
+    /// `SO_PEERPIDFD` (6.5): returns a new descriptor of the process that
+    /// [`peer_credentials`](Self::peer_credentials) describes.
     ///
     /// # Errors
     /// `Unsupported` by default.

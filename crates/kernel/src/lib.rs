@@ -1,8 +1,8 @@
 //! The operating system under annulus: one trait, [`Kernel`], and its implementation for [`Linux`].
 //!
-//! The trait has the three calls of io_uring, the mapping of its memory, the clock, epoll with the
-//! socket calls that do not wait, and the socket and file calls that the layers above make
-//! directly. A simulated kernel implements the same trait, so the layers above run on it unchanged.
+//! The trait has the calls of io_uring, the mapping of its memory, the clock, epoll with the socket
+//! calls that do not wait, and the socket and file calls that the layers above make directly. A
+//! simulated kernel implements the same trait, so the layers above run on it unchanged.
 //!
 //! The rest of the crate is the data that these calls take: socket addresses, options, control
 //! messages and file calls. Ring entries and completions are in `annulus-ring`.

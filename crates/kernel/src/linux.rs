@@ -109,8 +109,8 @@ fn socket_flags(nonblocking: bool) -> SocketFlags {
     SocketFlags::CLOEXEC | blocking
 }
 
-/// `epoll_wait(2)`, for filters that refuse `epoll_pwait(2)`. Some architectures have only the
-/// latter.
+/// `epoll_wait(2)`, for filters that refuse `epoll_pwait(2)`. On architectures without
+/// `epoll_wait`, libc makes the same call for both.
 #[cold]
 fn epoll_wait(epoll: Fd, edges: &mut Vec<Edge>, timeout: Option<Duration>) -> Result<(), Errno> {
     let millis = timeout.map_or(-1, |time| time.as_nanos().div_ceil(1_000_000) as i32);

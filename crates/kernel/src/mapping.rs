@@ -82,8 +82,8 @@ impl Mapping {
         if cfg!(miri) {
             return Ok(());
         }
-        // SAFETY: the range is the whole mapping, and no advice above changes what this process
-        // reads there.
+        // SAFETY: the range is the whole mapping, and none of the advice passed to this function
+        // changes what this process reads there.
         unsafe { madvise(self.as_ptr().cast(), self.len, advice)? };
         Ok(())
     }

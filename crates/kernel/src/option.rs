@@ -21,7 +21,7 @@ pub enum Ip {
     V6,
 }
 
-/// A socket option, whose value is a number: 0 is off, and 1 is on.
+/// A socket option, whose value is a number. For a switch, 0 is off and 1 is on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SocketOption {
     /// `SO_REUSEADDR`.
@@ -65,7 +65,8 @@ pub enum SocketOption {
     Broadcast,
     /// `IPV6_MULTICAST_IF`: the number of the interface for outgoing multicast datagrams.
     MulticastInterfaceV6,
-    /// `IP_MULTICAST_LOOP`, `IPV6_MULTICAST_LOOP`: members on this host receive what it sends.
+    /// `IP_MULTICAST_LOOP`, `IPV6_MULTICAST_LOOP`: members on this host also receive the multicast
+    /// datagrams that this socket sends.
     MulticastLoop(Ip),
     /// `IP_MULTICAST_TTL`, `IPV6_MULTICAST_HOPS`.
     MulticastTtl(Ip),
@@ -137,8 +138,8 @@ impl OptionRow {
         Self { initial: Some(initial), ..self }
     }
 
-    /// Returns the protocol that a socket needs for the option. TCP options count as IPv4, which
-    /// IPv6 sockets have, too.
+    /// Returns the protocol that a socket needs for the option. TCP options count as IPv4 options,
+    /// because IPv6 sockets accept those, too.
     pub fn protocol(&self) -> Option<Ip> {
         match self.level {
             SOL_IP | SOL_TCP => Some(Ip::V4),
@@ -410,7 +411,6 @@ unsafe impl<const N: usize> PlainIntegers for [u8; N] {}
 // SAFETY: the three fields are integers of four bytes.
 unsafe impl PlainIntegers for libc::ucred {}
 
-/// Reads the value of an option.
 fn get_value<T: PlainIntegers>(
     fd: BorrowedFd<'_>,
     level: i32,

@@ -83,8 +83,8 @@ pub fn keep_exit_statuses() -> Result<()> {
         action.sa_sigaction = libc::SIG_DFL;
     }
     action.sa_flags &= !libc::SA_NOCLDWAIT;
-    // SAFETY: the action is the current one, with the default handler if it was ignored, and
-    // without one flag.
+    // SAFETY: the action is the current one, with the default handler if the signal was ignored,
+    // and without `SA_NOCLDWAIT`.
     match unsafe { libc::sigaction(libc::SIGCHLD, &raw const action, ptr::null_mut()) } {
         0 => Ok(()),
         _ => Err(last_error()),

@@ -40,7 +40,7 @@ pub fn drain(pipe: BorrowedFd<'_>, socket: Fd, most: usize, signal: SigPipe) -> 
     signal.avoid(|| rustix::pipe::splice(pipe, None, Fd::borrow(socket), None, most, SPLICE_FLAGS))
 }
 
-/// Reads `count` bytes from a pipe that holds them, so that they can be sent another way.
+/// Reads `count` bytes that a pipe holds, so that they can be sent another way.
 ///
 /// # Errors
 /// The errors of a read; `PIPE` if the pipe ends earlier.

@@ -6,7 +6,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// Number of directories in the cache; when it is full, it is emptied.
+/// Maximum number of cached directories. A full cache is emptied.
 const MAX_DIRECTORIES: usize = 1024;
 /// 2^64 divided by the golden ratio, rounded to an odd number: multiplying by it spreads each bit
 /// over the bits above it.
@@ -45,12 +45,11 @@ impl<'a> PathEntry<'a> {
         if self.parent().is_empty() { b"." } else { self.parent() }
     }
 
-    /// Returns the group for the calls that find out where the directory is.
+    /// Returns the group for calls that look up the place of the parent directory.
     pub(crate) fn parent_group(self) -> u64 {
         self.hash() | 1 << 63
     }
 
-    /// Returns a hash of the whole path.
     pub(super) fn path_hash(self) -> u64 {
         self.hash_of(self.path)
     }
@@ -73,7 +72,6 @@ fn is_name(name: &[u8]) -> bool {
     name != b"." && name != b".."
 }
 
-/// The places of directories seen so far.
 #[derive(Default)]
 pub(crate) struct Devices {
     last: Option<LastDirectory>,

@@ -22,8 +22,8 @@ const MIN_STALL: Duration = Duration::from_micros(100);
 /// forgotten.
 const MAX_STALLS: u32 = 3;
 const CALLS_PER_FORGOTTEN_STALL: u32 = 512;
-/// An offloaded call that returns within this time would have been quick inline; the time includes
-/// the round trip off the loop.
+/// An offloaded call that returns within this time counts as quick. The time includes the round
+/// trip off the loop.
 const MAX_QUICK_OFFLOAD: Duration = Duration::from_micros(150);
 /// Number of offloaded calls in a row that must return soon before calls are made inline again:
 /// initially, and at most.
@@ -38,7 +38,7 @@ const TIMED_CALLS_AFTER_STALL: u32 = CALLS_PER_FORGOTTEN_STALL / 4;
 const CALLS_PER_SAMPLE: u32 = 64;
 /// The newest call contributes one part in this many to the moving average.
 const AVERAGE_WEIGHT: u64 = 8;
-/// Maximum number of entries. Once it is reached, further devices share the last entry.
+/// Maximum number of devices. Once it is reached, further devices share the last entry.
 const MAX_DEVICES: usize = 64;
 
 /// Classes of calls, which differ in how long they take.
@@ -128,7 +128,7 @@ impl Latency {
 struct Device {
     number: u64,
     latencies: [[Latency; SIZE_COUNT]; CLASS_COUNT],
-    /// The file system does not support calls that fail instead of waiting (`RWF_NOWAIT`,
+    /// Whether the file system lacks calls that fail instead of waiting (`RWF_NOWAIT`,
     /// `RESOLVE_CACHED`).
     no_nowait: bool,
 }
@@ -201,7 +201,6 @@ impl LatencyPolicy {
         self.timed_left = TIMED_CALLS_AFTER_STALL;
     }
 
-    /// Records how long an inline call took.
     pub(crate) fn after_inline(&mut self, kind: &CallKind, took: Duration) {
         if took > MIN_STALL {
             self.time_all();
@@ -209,7 +208,6 @@ impl LatencyPolicy {
         self.latency(kind).after_inline(took);
     }
 
-    /// Records how long an offloaded call took.
     pub(crate) fn after_offload(&mut self, kind: &CallKind, took: Duration) {
         self.latency(kind).after_offload(took);
     }

@@ -75,11 +75,10 @@ pub enum Policy {
     /// that have recently taken at most [`QUICK`](crate::fs::QUICK) on the device. Otherwise off
     /// the loop. The first calls of each kind are made inline, so a device that is slow from the
     /// start holds up the loop a few times per kind of call. A file whose data is evicted from
-    /// memory after a thousand cached reads may hold it up, too. The default.
+    /// memory after a thousand cached reads may also hold up the loop. The default.
     #[default]
     Adaptive,
-    /// Always off the loop: reads, direct writes and calls on paths go to the ring, everything else
-    /// to a worker thread.
+    /// Always off the loop: on the ring if it handles the call well, otherwise on a worker thread.
     Offload,
 }
 
@@ -97,7 +96,7 @@ pub(crate) struct InlinePolicy {
     /// How long each kind of call has recently taken on each device.
     latency: RefCell<LatencyPolicy>,
     places: RefCell<Places>,
-    /// Number of files and directories opened so far.
+    /// The last serial number given to an open file or directory.
     serials: Cell<u64>,
     /// Whether files are real and not simulated.
     is_real: bool,
@@ -105,7 +104,8 @@ pub(crate) struct InlinePolicy {
     /// memory.
     inline: Cell<u64>,
     misses: Cell<u64>,
-    /// The part of the budget that this turn has used; all of it while tasks give way.
+    /// Nanoseconds of the budget used in this turn. The whole budget counts as used while tasks
+    /// give way.
     spent: Cell<u64>,
     /// Number of times that a task has waited in this turn, because the budget was used up or
     /// because the task gave way.
@@ -122,7 +122,8 @@ pub(crate) struct InlinePolicy {
     since_reading: Cell<u32>,
     /// Whether the descriptor of a file has been closed since the turn began.
     closed: Cell<bool>,
-    /// Whether this process is refused reads, and opens, that fail instead of waiting.
+    /// Whether the kernel refuses this process reads (index 0) and opens (index 1) that fail
+    /// instead of waiting.
     refused: [Cell<bool>; 2],
 }
 
@@ -162,9 +163,10 @@ impl InlinePolicy {
         self.closed.replace(false)
     }
 
-    /// Renews a budget that was used up or waited for. If both are true, some of the tasks that run
-    /// first give way. Tasks usually run in the same order in each turn, so otherwise the same ones
-    /// would use up every budget, and the ones after them would wait forever.
+    /// Renews a budget that was used up or waited for. If both are true, a random number of the
+    /// tasks that run first give way. Tasks usually run in the same order in each turn, so
+    /// otherwise the same ones would use up every budget, and the ones after them would wait
+    /// forever.
     #[cold]
     fn renew_contested(&self) {
         let waited = self.waited.replace(0);
@@ -198,7 +200,6 @@ impl InlinePolicy {
         }
     }
 
-    /// Records that the descriptor of a file was closed.
     #[inline]
     pub(crate) fn note_close(&self) {
         self.closed.set(true);
@@ -284,7 +285,6 @@ impl InlinePolicy {
         self.places.borrow_mut().of_file(file, self.turn.get(), device)
     }
 
-    /// Returns the device with this number.
     fn device_by_number(&self, number: u64) -> DeviceId {
         self.latency.borrow_mut().device(number)
     }
@@ -308,14 +308,15 @@ impl InlinePolicy {
         self.latency.borrow_mut().note_no_nowait(device);
     }
 
-    /// Returns true if reads, or opens, that fail instead of waiting are refused whatever the
-    /// device.
+    /// Returns true if the kernel refuses this process calls of this class that fail instead of
+    /// waiting, whatever the device.
     #[inline]
     pub(crate) fn is_refused(&self, class: Class) -> bool {
         self.refused[usize::from(class == Class::Open)].get()
     }
 
-    /// Records that this process is refused reads, or opens, that fail instead of waiting.
+    /// Records that the kernel refuses this process calls of this class that fail instead of
+    /// waiting.
     pub(crate) fn note_refused(&self, class: Class) {
         self.refused[usize::from(class == Class::Open)].set(true);
     }
@@ -327,17 +328,14 @@ impl InlinePolicy {
         self.latency.borrow_mut().before_inline(kind)
     }
 
-    /// Records how long an inline call took.
     pub(crate) fn after_inline(&self, kind: &CallKind, took: Duration) {
         self.latency.borrow_mut().after_inline(kind, took);
     }
 
-    /// Records how long an offloaded call took.
     pub(crate) fn after_offload(&self, kind: &CallKind, took: Duration) {
         self.latency.borrow_mut().after_offload(kind, took);
     }
 
-    /// Makes a call and measures how long it took.
     #[inline]
     pub(crate) fn timed<T>(&self, kernel: &dyn Kernel, call: impl FnOnce() -> T) -> (T, Duration) {
         let began = kernel.now();

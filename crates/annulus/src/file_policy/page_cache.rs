@@ -90,7 +90,7 @@ impl PageCache {
         }
     }
 
-    /// Makes the next read a checked one, because this one may have stalled.
+    /// Makes the next read a checked one, because the last read may have stalled.
     #[cold]
     pub(crate) fn check_next(&self) {
         self.hits.set(self.hits.get() | (READS_PER_CHECK - 1));
@@ -171,11 +171,12 @@ mod tests {
         let checks = |reads: u32, hits| (0..reads).filter(|_| read(hits)).count() as u32;
         assert_eq!(checks(COLD_MISSES, false), COLD_MISSES);
         assert_eq!(checks(100 * COLD_READS_PER_CHECK, false), 100);
-        // Once the data is in memory, this is noticed by the next check, and all reads are checked.
+        // Once the data is in memory, the next checked read finds it, and all later reads are
+        // checked.
         let warm = checks(COLD_READS_PER_CHECK, true);
         assert!(warm >= 1, "no read was checked");
         assert_eq!(checks(50, true), 50);
-        // Reads that miss now and then do not make it cold.
+        // Reads that miss now and then do not make the file cold.
         for number in 0..50 {
             assert!(read(number % COLD_MISSES == 0));
         }

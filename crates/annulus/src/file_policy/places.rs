@@ -148,7 +148,8 @@ impl Places {
         let parent = entry.parent_or_dot();
         match mount::look_up(start.dir, &CString::new(parent).ok()?) {
             Ok(()) => Some(self.keep(entry, &mount, &path, device_of)),
-            // The call itself will get no further either.
+            // The directory does not exist, so the call itself fails before it reaches another
+            // mount.
             Err(Errno::NOENT | Errno::NOTDIR) => Some(Place::Local(device_of(mount.device))),
             Err(Errno::AGAIN) => None,
             // The path contains a link, or `openat2` is refused.

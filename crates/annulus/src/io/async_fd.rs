@@ -22,9 +22,9 @@ use std::task::{Context, Poll, ready};
 /// descriptor may take the data first.
 ///
 /// When a task waits, the runtime polls a duplicate of the descriptor for its readiness at that
-/// moment. The descriptor therefore need not be read until it is empty, several `AsyncFd`s may
-/// share it, and it may belong to a socket of this crate. It stays open until the `AsyncFd` is
-/// dropped.
+/// moment, not for a change. A task may therefore leave data unread, and several `AsyncFd`s may
+/// share one descriptor, which may belong to a socket of this crate. An `AsyncFd` keeps its
+/// descriptor open until it is dropped.
 ///
 /// Any number of tasks may wait for each direction, and all of them are woken. Waiting for a
 /// descriptor that is always ready consumes the task's budget, so other tasks can run.
@@ -56,11 +56,12 @@ pub struct AsyncFd<T: AsFd> {
     inner: T,
 }
 
-/// The poll of a descriptor. Dropping it ends the poll.
+/// Ends the poll when it is dropped.
 struct Polled {
     core: Rc<Core>,
     slot: u32,
-    /// The duplicate, closed after the poll has ended; `None` if the owner's descriptor is polled.
+    /// Keeps the duplicate open until the poll has ended. `None` if the original descriptor is
+    /// polled.
     _duplicate: Option<OwnedFd>,
 }
 
@@ -77,9 +78,9 @@ impl<T: AsFd> AsyncFd<T> {
     /// Prepares to wait for this descriptor.
     ///
     /// # Errors
-    /// `InvalidInput` for a regular file or a directory, which are always ready, however long a
-    /// read takes (use [`File`](crate::fs::File) for those); if no descriptor is left; outside a
-    /// runtime; `Unsupported` on a simulated kernel.
+    /// `InvalidInput` for a regular file or a directory, which epoll treats as always ready: use
+    /// [`File`](crate::fs::File) for a file. `Unsupported` on a simulated kernel. Creating one also
+    /// fails outside a runtime, and if the process has no free descriptor.
     pub fn new(inner: T) -> io::Result<Self> {
         let core = current::get()?;
         if !core.kernel.real_descriptors() {
@@ -93,8 +94,8 @@ impl<T: AsFd> AsyncFd<T> {
         Ok(Self { polled: Polled { core, slot, _duplicate: Some(duplicate) }, inner })
     }
 
-    /// Prepares to wait for a descriptor of this crate. It stays the same and is used for nothing
-    /// else, so it needs no duplicate.
+    /// Like [`new`](Self::new), but polls the descriptor itself instead of a duplicate. The caller
+    /// guarantees that `inner` keeps this descriptor and that no other code polls or closes it.
     pub(crate) fn of_own(core: Rc<Core>, inner: T, what: &'static str) -> io::Result<Self> {
         let slot = core.borrow()?.polls.add(inner.as_fd(), what);
         Ok(Self { polled: Polled { core, slot, _duplicate: None }, inner })
@@ -132,7 +133,7 @@ impl<T: AsFd> AsyncFd<T> {
     /// let (one, _other) = UnixStream::pair()?;
     /// let one = AsyncFd::new(one)?;
     /// let guard = one.ready(Interest::READABLE | Interest::WRITABLE).await?;
-    /// assert_eq!(guard.interest(), Interest::WRITABLE); // Nothing was sent to it.
+    /// assert_eq!(guard.interest(), Interest::WRITABLE); // No bytes have arrived.
     /// # std::io::Result::Ok(())
     /// # }).unwrap();
     /// ```
@@ -179,7 +180,8 @@ impl<T: AsFd> AsyncFd<T> {
         Poll::Ready(Ok(ReadyGuard { fd: self, interest }))
     }
 
-    /// Calls `io` at once. If it would block, the direction is no longer ready.
+    /// Calls `io` without waiting. If it fails with `WouldBlock`, marks the directions of
+    /// `interest` as not ready.
     ///
     /// # Errors
     /// The errors of `io`, including `WouldBlock`.
@@ -211,8 +213,7 @@ impl<T: AsFd> AsyncFd<T> {
     /// Waits until the descriptor is ready and calls `io`, and repeats this until `io` does not
     /// fail with `WouldBlock`.
     ///
-    /// As cancel-safe as `io`: after each call that would not block, the result is returned without
-    /// waiting.
+    /// Cancel-safe if `io` is: its result is returned without another wait.
     ///
     /// # Errors
     /// The errors of `io`, except `WouldBlock`, and the errors of [`readable`](Self::readable).
@@ -277,10 +278,7 @@ impl<T: AsFd> AsyncFd<T> {
     }
 }
 
-/// Checks that epoll can wait for a descriptor.
-///
-/// # Errors
-/// `InvalidInput` for a descriptor that epoll refuses because it is always ready.
+/// Refuses regular files and directories: they are always ready, and epoll cannot wait for them.
 fn check(fd: BorrowedFd<'_>) -> io::Result<()> {
     let (what, instead) = match descriptor::file_type(fd)? {
         FileType::RegularFile => ("a regular file", "fs::File"),
@@ -310,8 +308,7 @@ impl<T: AsFd + fmt::Debug> fmt::Debug for AsyncFd<T> {
     }
 }
 
-/// The directions of an [`AsyncFd`] that are ready until they are cleared: one, or both after
-/// [`AsyncFd::ready`].
+/// Directions in which an [`AsyncFd`] is ready. They stay ready until they are cleared.
 ///
 /// ```
 /// use annulus::io::AsyncFd;
@@ -340,7 +337,7 @@ pub struct ReadyGuard<'a, T: AsFd> {
 }
 
 impl<'a, T: AsFd> ReadyGuard<'a, T> {
-    /// Calls `io`. If it would block, the direction is no longer ready.
+    /// Calls `io`. If it fails with `WouldBlock`, marks these directions as not ready.
     ///
     /// # Errors
     /// [`TryIoError`] if `io` failed with `WouldBlock`. Any other result of `io` is inside the
@@ -363,8 +360,8 @@ impl<'a, T: AsFd> ReadyGuard<'a, T> {
         self.interest
     }
 
-    /// Marks these directions as not ready, so the next wait polls the descriptor again. If it is
-    /// ready after all, nothing is lost.
+    /// Marks these directions as not ready, so that the next wait polls the descriptor again. If
+    /// the descriptor is still ready, that wait ends at once.
     pub fn clear_ready(&mut self) {
         self.fd.clear(self.interest);
     }

@@ -1,5 +1,4 @@
-//! Copies between two streams in both directions, as in a proxy, with a limit on the time without
-//! traffic.
+//! Copies between two streams in both directions, as in a proxy, with an optional idle timeout.
 
 use super::AsyncStream;
 use super::transfer::Transfer;
@@ -39,9 +38,9 @@ use std::{fmt, io};
 ///
 /// # What dropping the future does
 ///
-/// Both streams stay as they are. If both belong to this crate, all received bytes have been queued
-/// on the other stream, and are sent. With any other stream as the sink, the part of the current
-/// piece that it has not accepted is lost.
+/// Neither stream is closed. If both belong to this crate, every byte taken from one is queued on
+/// the other and will be sent. With a sink of another crate, bytes of the current piece that the
+/// sink has not accepted are lost.
 ///
 /// # Errors
 /// The first error of either direction, with the same kind, or `TimedOut` after an
@@ -58,8 +57,8 @@ pub fn copy_bidirectional<'a, A: AsyncStream, B: AsyncStream>(
 
 /// The future of [`copy_bidirectional`], with its limits.
 ///
-/// Between two sockets of this crate, the runtime passes on bytes while the task sleeps. The task
-/// is polled only at the end of a stream, at errors, and when a send queue is full.
+/// Between two sockets of this crate, the runtime passes on bytes while the task sleeps. It wakes
+/// the task for events such as the end of a stream, an error or a full send queue.
 ///
 /// ```
 /// use annulus::io::copy_bidirectional;
@@ -88,7 +87,7 @@ pub struct CopyBidirectional<'a, A, B> {
     forth: OneDirection,
     /// From `b` to `a`.
     back: OneDirection,
-    /// Whether `back` was polled first last time. The directions alternate.
+    /// Whether the last poll polled `back` first. The directions alternate.
     back_first: bool,
     /// The time without progress after which the copy fails, or `None` for no limit.
     idle: Option<Box<IdleTimeout>>,
@@ -96,13 +95,12 @@ pub struct CopyBidirectional<'a, A, B> {
 
 impl<A, B> CopyBidirectional<'_, A, B> {
     /// Fails the copy with an error of kind `TimedOut` once no bytes have been transferred in
-    /// either direction for `limit`, or up to a quarter longer. Progress is checked four times per
-    /// limit, so messages need no clock read. The time starts with this call. Both streams stay as
-    /// they are; dropping them sends their queued bytes and closes them.
+    /// either direction for `limit`, or up to a quarter longer: progress is checked four times per
+    /// limit. The time starts with this call. A timeout closes neither stream.
     ///
-    /// Bytes count when they are accepted, and bytes queued by a stream of this crate count again
-    /// when the send that contains them ends. A peer that reads slowly must therefore take a whole
-    /// queue, [`send_bound`](crate::Builder::send_bound), within the limit.
+    /// Bytes count as progress when they are accepted. Bytes queued by a stream of this crate count
+    /// again when the send that contains them ends. A peer that reads slowly must therefore read up
+    /// to a full send queue ([`send_bound`](crate::Builder::send_bound)) within the limit.
     ///
     /// # Panics
     /// The future panics when it is polled outside a runtime.
@@ -111,9 +109,9 @@ impl<A, B> CopyBidirectional<'_, A, B> {
         self
     }
 
-    /// Limits the number of bytes in each direction. A direction that reaches its limit ends as if
-    /// its source had ended, and the rest stays in the source. Each call replaces the limits. Bytes
-    /// that have already been copied count.
+    /// Limits the number of bytes in each direction, including bytes that have already been copied.
+    /// A direction that reaches its limit ends as if its source had ended, and later bytes stay in
+    /// the source. Each call replaces both limits.
     pub fn limits(mut self, a_to_b: u64, b_to_a: u64) -> Self {
         self.forth.transfer.set_limit(a_to_b);
         self.back.transfer.set_limit(b_to_a);
@@ -131,8 +129,8 @@ impl<A: AsyncStream, B: AsyncStream> CopyBidirectional<'_, A, B> {
     /// Returns true once both directions have ended.
     fn poll_both(&mut self, cx: &mut Context<'_>) -> Result<bool, (Option<Direction>, io::Error)> {
         let in_direction = |direction| move |error| (Some(direction), error);
-        // The directions alternate, because the first one may use up the whole budget if it always
-        // has bytes.
+        // A direction that always has bytes may use up the whole budget, so each goes first every
+        // other time.
         let mut ended = true;
         self.back_first = !self.back_first;
         for back in [self.back_first, !self.back_first] {
@@ -158,7 +156,6 @@ impl<A: AsyncStream, B: AsyncStream> CopyBidirectional<'_, A, B> {
         Progress { copied: self.copied(), unsent: (to_b, to_a) }
     }
 
-    /// Stops both directions: nothing more is passed on.
     fn stop(&mut self) {
         self.forth.transfer.stop();
         self.back.transfer.stop();
@@ -191,7 +188,7 @@ impl<A, B> fmt::Debug for CopyBidirectional<'_, A, B> {
     }
 }
 
-/// One direction: copies, then passes on the end.
+/// Copies until the source ends, then shuts down the sink.
 struct OneDirection {
     transfer: Transfer,
     phase: Phase,
@@ -230,10 +227,10 @@ impl OneDirection {
     }
 }
 
-/// Number of progress checks per limit. Between checks, transferred bytes cost no clock read.
+/// Number of progress checks per limit. Between two checks, traffic reads no clock.
 const CHECKS_PER_LIMIT: u32 = 4;
 
-/// The number of bytes transferred at some point in time. Any difference is progress.
+/// Byte counts at one moment. Two different values mean progress between them.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Progress {
     /// Bytes accepted in each direction.
@@ -245,7 +242,7 @@ pub(super) struct Progress {
 /// Measures the time without progress.
 pub(super) struct IdleTimeout {
     limit: Duration,
-    /// The progress at the last check that found a difference, and the time of that check.
+    /// Byte counts at the last check that found progress.
     seen: Progress,
     since: Instant,
     /// Fires at the next check.

@@ -12,22 +12,22 @@ use std::ops::{Bound, RangeBounds};
 use std::pin::pin;
 use std::task::Poll;
 
-/// Maximum size of a piece when copying from a file without a cursor.
+/// Maximum number of bytes per read of [`append`] and [`in_order`].
 const MAX_PIECE_BYTES: usize = 64 * 1024;
 
 /// Copies everything from the current position of `from` to its end, and returns the number of
-/// bytes. It returns once the last byte has been accepted: when copying from a file to a stream of
-/// this crate, as soon as its `send` would return; from a stream to such a stream, once the kernel
-/// has taken the byte; to a file, once it is in the page cache; and to any other sink, after a
-/// flush.
+/// bytes once the sink has accepted the last one. A file accepts a byte when it is in the page
+/// cache. A stream of this crate accepts bytes of a file when its `send` would return, and bytes of
+/// a stream when the kernel has taken them. Any other sink is flushed.
 ///
-/// From file to file, and between their [streams](crate::fs::FileStream), holes stay holes.
+/// Between files, and between their [streams](crate::fs::FileStream), holes stay holes, unless the
+/// target was opened for append.
 ///
-/// From a cached file to a stream of this crate, no bytes are copied in user space (`sendfile`),
-/// unless at most 16 KiB are requested or left in the file; those are read, and leave together with
-/// the bytes sent before. From a stream, the leases themselves are written or sent. Files can be
-/// combined with everything that implements [`AsyncRecv`] or [`AsyncSend`], and these with each
-/// other.
+/// From a cached file to a socket of this crate, no bytes are copied in user space (`sendfile`),
+/// unless at most 16 KiB are requested or left in the file. Such a small part is read, and leaves
+/// together with the bytes sent before. Leases received from a stream are written or sent without a
+/// copy. Files can be combined with every type that implements [`AsyncRecv`] or [`AsyncSend`], and
+/// these types with each other.
 ///
 /// It is an error if the peer is gone. This raises no SIGPIPE, unless the program started to handle
 /// that signal after pages of a file were first sent to the socket.
@@ -54,16 +54,17 @@ const MAX_PIECE_BYTES: usize = 64 * 1024;
 ///
 /// # What dropping the future does
 ///
-/// Some bytes have been copied, and a second copy continues after them. Bytes received from a
+/// Some bytes may have been copied, and a second copy continues after them. Bytes received from a
 /// stream are still sent or written, and the cursor of a file is after the copied bytes. A write to
 /// a file that was in flight may end after the second copy.
 ///
-/// There are exceptions. From file to file, or between their [streams](crate::fs::FileStream), both
-/// cursors move only at the end, so a second copy starts from the beginning, unless the target was
-/// opened for append: then each piece counts once its write has started, as from a stream. From or
-/// to a file that cannot seek, the piece that was read last may be lost. From a stream to a sink
-/// that does not belong to this crate, the part of the current piece that the sink has not accepted
-/// is lost.
+/// There are exceptions:
+/// - Between files, or between their [streams](crate::fs::FileStream), both cursors move only at
+///   the end, so a second copy starts from the beginning. If the target was opened for append, the
+///   source's cursor moves with each piece instead.
+/// - From or to a file that cannot seek, the piece that was read last may be lost.
+/// - From a stream to a sink of another crate, the part of the current piece that the sink has not
+///   accepted is lost.
 ///
 /// # Errors
 /// The errors of reading and of writing. An error of the source is returned after the bytes before
@@ -120,13 +121,13 @@ pub async fn copy_at_most(
 }
 
 /// Copies a part of a file to a stream, after the bytes sent before, and returns the number of
-/// bytes. It is less than requested only at the end of the file. The cursor is neither used nor
-/// moved, so several copies of one file may run at the same time. To copy a part of a file to
+/// bytes. Copies less than requested only if the file ends first. The file's cursor is neither used
+/// nor moved, so several copies of one file may run at the same time. To copy a part of a file to
 /// another file, use [`File::read_at`] and [`File::write_at`].
 ///
 /// Bytes that a stream of this crate has queued, such as the head of a response, leave in the same
-/// packets as the first pages if those are cached. They leave at once, or at the end of the turn if
-/// the part is small, as in [`copy`]. The rules of [`copy`] about SIGPIPE also apply.
+/// packets as the first pages if those are cached. What [`copy`] says about small parts and SIGPIPE
+/// also applies here.
 ///
 /// ```no_run
 /// use annulus::fs::File;
@@ -140,7 +141,7 @@ pub async fn copy_at_most(
 ///
 /// # What dropping the future does
 ///
-/// An unknown number of bytes has been sent.
+/// Any part of the range may have been sent, and the number of bytes is unknown.
 ///
 /// # Errors
 /// The errors of [`copy`], and `InvalidInput` for a range that ends before it starts.
@@ -166,8 +167,8 @@ pub async fn copy_range(
     send_part(from, start, len, to, |_| Ok(())).await
 }
 
-/// Sends `len` bytes of a file. `moved` is called after each step, without an await between the
-/// step and the call.
+/// Sends `len` bytes of a file. Calls `moved` with the byte count of each step. No await separates
+/// a step from that call, so dropping the future cannot skip it.
 async fn send_part(
     from: &File,
     start: u64,
@@ -192,8 +193,8 @@ async fn between_files(from: &File, to: &File, limit: u64) -> io::Result<u64> {
     ended.map(|()| copied)
 }
 
-/// Copies to the end of a file opened for append. The source's cursor moves once a piece has been
-/// handed over. That piece is written even if the copy is dropped.
+/// Copies to the end of a file opened for append. The source's cursor moves past a piece when its
+/// write starts, and that write is finished even if the copy is dropped.
 async fn append(from: &File, to: &File, limit: u64) -> io::Result<u64> {
     let cached = to.through_the_cache().await?;
     to.check_dropped_writes()?;
@@ -209,8 +210,8 @@ async fn append(from: &File, to: &File, limit: u64) -> io::Result<u64> {
             break;
         }
         let (len, mut written) = (piece.len(), 0);
-        // Nothing waits between here and the first poll of the write, so the copy cannot be dropped
-        // there.
+        // No await separates this from the first poll of the write, so the copy cannot be dropped
+        // after the cursor has moved but before the write starts.
         from.move_cursor(len as i64)?;
         let ended = to.write_detached(piece.into(), cached.as_ref(), &mut written).await;
         copied += written as u64;
@@ -222,9 +223,8 @@ async fn append(from: &File, to: &File, limit: u64) -> io::Result<u64> {
     Ok(copied)
 }
 
-/// Copies from or to a file without a cursor, such as a pipe or a terminal, in pieces. If this is
-/// dropped, a piece that was read but not accepted by the sink is lost. A file accepts a piece at
-/// once, a pipe once it has been written.
+/// Copies from or to a file without a cursor, such as a pipe or a terminal, in pieces. If the copy
+/// is dropped, a piece that was read but not accepted by the sink is lost.
 async fn in_order(from: &File, mut to: Sink<'_>, limit: u64) -> io::Result<u64> {
     let (mut copied, mut unflushed) = (0, false);
     let cached = match &to {
@@ -242,8 +242,8 @@ async fn in_order(from: &File, mut to: Sink<'_>, limit: u64) -> io::Result<u64> 
         let (count, bytes) = poll_fn(|cx| {
             let polled = read.as_mut().poll(cx);
             match &mut to {
-                // The source is idle, possibly until its peer gets the bytes that the sink holds
-                // back.
+                // The source may stay idle until its peer receives the bytes that the sink still
+                // buffers.
                 Sink::Send(to) if polled.is_pending() && unflushed => {
                     unflushed = to.poll_flush(cx)?.is_pending();
                     Poll::Pending

@@ -62,14 +62,12 @@ pub trait CopySink: sealed::Sealed<Sink<'static>> {
     fn sink(&mut self) -> Sink<'_>;
 }
 
-/// A source of a copy: a file or a stream.
 #[expect(missing_debug_implementations, reason = "not nameable")]
 pub enum Source<'a> {
     File(&'a File),
     Recv(&'a mut dyn AsyncRecv),
 }
 
-/// A sink of a copy: a file or a stream.
 #[expect(missing_debug_implementations, reason = "not nameable")]
 pub enum Sink<'a> {
     File(&'a File),
@@ -77,7 +75,7 @@ pub enum Sink<'a> {
 }
 
 impl Source<'_> {
-    /// Returns the file, if the source is a file or the stream of one.
+    /// Returns the file, if the source is a file or a [`FileStream`].
     pub(super) fn file(&mut self) -> Option<&File> {
         match self {
             Self::File(file) => Some(file),
@@ -85,8 +83,8 @@ impl Source<'_> {
         }
     }
 
-    /// Like [`file`](Self::file), but with the cursor after the last consumed byte, and no call at
-    /// the cursor in flight.
+    /// Like [`file`](Self::file), but first waits for calls at the file's cursor, and moves the
+    /// cursor to the first byte that has not been consumed.
     pub(super) async fn settled_file(&mut self) -> io::Result<Option<&File>> {
         match self {
             Self::File(file) => wait_for_cursor_calls(file).await.map(Some),
@@ -96,7 +94,7 @@ impl Source<'_> {
 }
 
 impl Sink<'_> {
-    /// Returns the file, if the sink is a file or the stream of one.
+    /// Returns the file, if the sink is a file or a [`FileStream`].
     pub(super) fn file(&mut self) -> Option<&File> {
         match self {
             Self::File(file) => Some(file),
@@ -104,8 +102,8 @@ impl Sink<'_> {
         }
     }
 
-    /// Like [`file`](Self::file), but with the cursor where the next byte will be written, and no
-    /// call at the cursor in flight.
+    /// Like [`file`](Self::file), but first waits for calls at the file's cursor, and moves the
+    /// cursor to where the next byte will be written.
     pub(super) async fn settled_file(&mut self) -> io::Result<Option<&File>> {
         match self {
             Self::File(file) => wait_for_cursor_calls(file).await.map(Some),
@@ -133,7 +131,7 @@ pub struct OwnStream<'a> {
 }
 
 impl OwnStream<'_> {
-    /// Returns the number of queued bytes that the kernel has not taken.
+    /// Returns the number of queued bytes that the kernel has not taken yet.
     pub fn unsent(&self) -> usize {
         self.handle.unsent()
     }

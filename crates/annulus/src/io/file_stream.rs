@@ -1,4 +1,4 @@
-//! A file as a stream: its [`AsyncRecv`] and [`AsyncSend`].
+//! [`AsyncRecv`] and [`AsyncSend`] for a file as a stream.
 
 use super::{AsyncRecv, AsyncSend};
 use crate::bytes::chunk::Chunk;
@@ -23,7 +23,8 @@ impl AsyncRecv for FileStream {
         let shown = self.unread().len();
         assert!(n <= shown, "consume({n}), but only {shown} bytes are shown");
         self.consumed += n;
-        // The end is discarded even if there was nothing to consume, so the next call checks again.
+        // Even `consume(0)` discards the end, so that the next call checks whether the file has
+        // grown.
         self.ended = false;
     }
 
@@ -63,7 +64,7 @@ impl AsyncSend for FileStream {
 
     /// Queues the whole chunk without copying it, once the previous writes are done.
     fn poll_send(&mut self, cx: &mut Context<'_>, chunk: &mut Chunk) -> Poll<io::Result<()>> {
-        // Wait even for an empty chunk, because a copy takes bytes from its source only once they
+        // Wait even for an empty chunk: a copy sends one to learn whether bytes from its source
         // would be queued at once.
         ready!(self.poll_write_next(cx))?;
         let total = chunk.len();

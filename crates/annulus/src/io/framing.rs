@@ -16,11 +16,11 @@ pub(super) enum Frame {
     Of(usize),
 }
 
-/// Calls `length` with the shown bytes. If there are fewer than `wanted`, the stream ends after
-/// them.
+/// Determines the next frame: calls `length` with the shown bytes. Fewer than `wanted` bytes are
+/// shown only if the stream ends after them.
 ///
 /// # Errors
-/// See [`AsyncRecv::read_frame`](super::AsyncRecv::read_frame).
+/// The errors of [`AsyncRecv::read_frame`](super::AsyncRecv::read_frame).
 pub(super) fn check_frame(
     shown: &[u8],
     wanted: usize,
@@ -49,7 +49,6 @@ pub(super) fn check_frame(
     }
 }
 
-/// Returns the error for more bytes than the limit allows.
 pub(super) fn above(what: &str, limit: usize) -> io::Error {
     io::Error::new(ErrorKind::InvalidData, format!("{what} is above the limit of {limit}"))
 }
@@ -84,9 +83,9 @@ impl<R: AsyncRecv> Lines<R> {
     /// Cancel-safe: nothing is consumed until the whole line has arrived.
     ///
     /// # Errors
-    /// The errors of receiving. `InvalidData`, with both numbers, for a line that is longer than
-    /// the limit. It stays in the stream, and [`skip_until`](AsyncRecv::skip_until) skips it.
-    /// `InvalidData` if a line is not UTF-8; the next call continues after it.
+    /// The errors of receiving. `InvalidData` for a line that is longer than the limit: the line
+    /// stays in the stream, and [`skip_until`](AsyncRecv::skip_until) skips it. `InvalidData` also
+    /// for a line that is not UTF-8: the next call continues after that line.
     pub async fn next_line(&mut self) -> io::Result<Option<String>> {
         let Some(bytes) = self.from.recv_until(b'\n', self.limit).await? else { return Ok(None) };
         let line = bytes.strip_suffix(b"\n").unwrap_or(&bytes);
@@ -173,7 +172,6 @@ pub(super) async fn read_line(
     Ok(bytes.len())
 }
 
-/// Converts a line to text.
 pub(super) fn text(bytes: &[u8]) -> io::Result<&str> {
     std::str::from_utf8(bytes).map_err(|error| {
         let text = format!("a line of {} bytes is not UTF-8: {error}", bytes.len());

@@ -1,11 +1,11 @@
-//! What a task waits for at a descriptor.
+//! Kinds of readiness that a task can wait for.
 
 use crate::slots::polls::PollSide;
 use std::fmt;
 use std::ops::BitOr;
 
 /// The readiness to wait for: [`READABLE`](Self::READABLE), [`WRITABLE`](Self::WRITABLE), or either
-/// of them: `READABLE | WRITABLE`.
+/// of them (`READABLE | WRITABLE`).
 ///
 /// ```
 /// use annulus::io::{AsyncFd, Interest};
@@ -33,7 +33,7 @@ impl Interest {
     /// Data can be written, or an error is pending.
     pub const WRITABLE: Self = Self { readable: false, writable: true };
 
-    /// Returns what either of the two includes, like `self | other`.
+    /// Returns the union, like `self | other`, but also in constants.
     #[must_use]
     pub const fn add(self, other: Self) -> Self {
         Self {
@@ -42,17 +42,16 @@ impl Interest {
         }
     }
 
-    /// Returns true if it includes [`READABLE`](Self::READABLE).
+    /// Returns true if the value includes [`READABLE`](Self::READABLE).
     pub const fn is_readable(self) -> bool {
         self.readable
     }
 
-    /// Returns true if it includes [`WRITABLE`](Self::WRITABLE).
+    /// Returns true if the value includes [`WRITABLE`](Self::WRITABLE).
     pub const fn is_writable(self) -> bool {
         self.writable
     }
 
-    /// Returns the directions that it includes.
     pub(super) fn sides(self) -> impl Iterator<Item = PollSide> {
         let readable = self.readable.then_some(PollSide::Readable);
         let writable = self.writable.then_some(PollSide::Writable);

@@ -14,12 +14,11 @@ use std::task::{Context, Poll, ready};
 /// Receives bytes into the stream's own memory, where they can be inspected before they are
 /// consumed.
 ///
-/// It is implemented by [`TcpStream`](crate::net::TcpStream),
-/// [`UnixStream`](crate::net::UnixStream) and [`RecvHalf`](crate::net::RecvHalf), which do not copy
-/// bytes that were received in one piece, and by `&[u8]`, for tests. Other types that can show
-/// their bytes, such as a TLS session, can implement it too: [`poll_peek`](Self::poll_peek) and
-/// [`consume`](Self::consume) suffice, and all other methods are provided. Code that takes `impl
-/// AsyncRecv` works with all of these.
+/// The streams of this crate implement this trait. [`TcpStream`](crate::net::TcpStream),
+/// [`UnixStream`](crate::net::UnixStream) and [`RecvHalf`](crate::net::RecvHalf) do not copy bytes
+/// that were received in one piece. `&[u8]` implements it for tests. Other types that can show
+/// their bytes, such as a TLS session, can implement it too: only [`poll_peek`](Self::poll_peek)
+/// and [`consume`](Self::consume) are required.
 ///
 /// ```
 /// use annulus::io::AsyncRecv;
@@ -64,11 +63,11 @@ pub trait AsyncRecv {
     /// Shows the next bytes in one piece: at least `n` of them, and at least one. At the end of the
     /// stream it shows fewer, and none if nothing is left. The bytes stay until they are consumed.
     ///
-    /// A call that was ready is ready again, and shows the same bytes, until
+    /// Once a call is ready, calls with the same `n` stay ready and show the same bytes until
     /// [`consume`](Self::consume) is called, also at the end of the stream. Code may therefore
     /// inspect the same bytes several times in one poll. Streams of this crate have one exception:
-    /// a task that peeks more than a thousand times without consuming anything may have to wait
-    /// until its [budget](crate::Builder::task_budget) is renewed.
+    /// a task that peeks very often without consuming anything may have to wait until its
+    /// [budget](crate::Builder::task_budget) is renewed.
     ///
     /// # Errors
     /// The errors of receiving. Bytes that arrived before the error stay.
@@ -183,8 +182,7 @@ pub trait AsyncRecv {
     /// piece.
     ///
     /// # Errors
-    /// The errors of [`poll_peek`](Self::poll_peek), and `UnexpectedEof`, with both numbers, if the
-    /// stream ends first.
+    /// The errors of [`poll_peek`](Self::poll_peek), and `UnexpectedEof` if the stream ends first.
     async fn recv_exact(&mut self, n: usize) -> io::Result<Lease>
     where
         Self: Sized,
@@ -197,8 +195,8 @@ pub trait AsyncRecv {
     /// copied.
     ///
     /// # Errors
-    /// The errors of [`poll_peek`](Self::poll_peek), and `InvalidData`, with both numbers, if there
-    /// are more than `limit` bytes, which stay in the stream.
+    /// The errors of [`poll_peek`](Self::poll_peek), and `InvalidData` if more than `limit` bytes
+    /// would be returned. The bytes then stay in the stream.
     async fn recv_until(&mut self, delimiter: u8, limit: usize) -> io::Result<Option<Lease>>
     where
         Self: Sized,
@@ -234,10 +232,10 @@ pub trait AsyncRecv {
     /// Cancel-safe.
     ///
     /// # Errors
-    /// The errors of [`poll_peek`](Self::poll_peek) and of `length`. `InvalidData`, with both
-    /// numbers, for a frame of more than `limit` bytes (before the whole frame has arrived), and if
-    /// `limit` bytes are not enough to find the length. `UnexpectedEof` if the stream ends within a
-    /// frame. `InvalidInput` for a length of 0. The bytes stay in the stream.
+    /// The errors of [`poll_peek`](Self::poll_peek) and of `length`. `InvalidData` for a frame of
+    /// more than `limit` bytes (before the whole frame has arrived), and if `limit` bytes are not
+    /// enough to find the length. `UnexpectedEof` if the stream ends within a frame. `InvalidInput`
+    /// for a length of 0. The bytes stay in the stream.
     async fn read_frame(
         &mut self,
         limit: usize,
@@ -288,8 +286,8 @@ pub trait AsyncRecv {
     /// returns their number. If the future is dropped, some of them have been appended.
     ///
     /// # Errors
-    /// The errors of [`poll_peek`](Self::poll_peek), and `InvalidData`, with the limit, if there
-    /// are more than `limit` bytes. Bytes that have been appended stay in `buf`.
+    /// The errors of [`poll_peek`](Self::poll_peek), and `InvalidData` if there are more than
+    /// `limit` bytes. Bytes that have been appended stay in `buf`.
     async fn read_until(
         &mut self,
         delimiter: u8,
@@ -302,8 +300,9 @@ pub trait AsyncRecv {
         framing::read_until(self, delimiter, buf, limit).await
     }
 
-    /// Appends a line with its `\n`, or the rest at the end of the stream, and returns the number
-    /// of bytes: 0 at the end. Cancel-safe: nothing is consumed until the whole line has arrived.
+    /// Appends a line with its `\n` and returns the number of bytes. At the end of the stream it
+    /// appends the remaining bytes, and then returns 0. Cancel-safe: nothing is consumed until the
+    /// whole line has arrived.
     ///
     /// # Errors
     /// The errors of [`recv_until`](Self::recv_until), and `InvalidData` if the line is not UTF-8.
@@ -328,8 +327,8 @@ pub trait AsyncRecv {
     /// future is dropped, some of them have been appended.
     ///
     /// # Errors
-    /// The errors of [`poll_peek`](Self::poll_peek), and `InvalidData`, with the limit, if there
-    /// are more than `limit` bytes. The first `limit` bytes have then been appended.
+    /// The errors of [`poll_peek`](Self::poll_peek), and `InvalidData` if there are more than
+    /// `limit` bytes. The first `limit` bytes have then been appended.
     async fn read_to_end(&mut self, buf: &mut Vec<u8>, limit: usize) -> io::Result<usize>
     where
         Self: Sized,
@@ -338,7 +337,7 @@ pub trait AsyncRecv {
     }
 
     /// Drops the bytes up to and including a delimiter, or up to the end of the stream, and returns
-    /// their number. If the future is dropped, some of them have been dropped.
+    /// their number. If the future is dropped, some bytes may already have been skipped.
     ///
     /// # Errors
     /// The errors of [`poll_peek`](Self::poll_peek).
@@ -350,7 +349,6 @@ pub trait AsyncRecv {
     }
 }
 
-/// Copies received bytes to `buf`.
 pub(crate) fn poll_read(
     from: &mut (impl AsyncRecv + ?Sized),
     cx: &mut Context<'_>,
@@ -366,7 +364,6 @@ pub(crate) fn poll_read(
     Poll::Ready(Ok(count))
 }
 
-/// Forwards the methods to another value.
 macro_rules! forward {
     ($this:ident => $to:expr) => {
         fn poll_peek(&mut self, cx: &mut Context<'_>, n: usize) -> Poll<io::Result<&[u8]>> {
@@ -432,7 +429,7 @@ impl AsyncRecv for &[u8] {
     }
 }
 
-/// Forwards the methods to the inherent methods of the type.
+/// Implements the trait by forwarding to the inherent methods of each type.
 macro_rules! of_streams {
     ($($stream:ident)*) => {$(
         impl AsyncRecv for $stream {
@@ -447,7 +444,7 @@ macro_rules! of_streams {
 
 of_streams!(TcpStream UnixStream RecvHalf Receiver);
 
-/// A stream of this crate as the source of a copy that needs no task.
+/// A stream of this crate, which a copy can link to its sink.
 #[expect(missing_debug_implementations, reason = "not nameable")]
 pub struct OwnSource<'a> {
     pub(crate) handle: &'a StreamHandle,
@@ -493,8 +490,8 @@ impl<'a, R: AsyncRecv> Future for Peek<'a, R> {
         if !std::mem::replace(&mut self.has_begun, true) {
             from.consume(0);
         }
-        // Polled twice, because a borrow that is returned in one branch would also last in the
-        // other.
+        // Polls twice: the borrow checker does not accept that one branch returns bytes borrowed
+        // from the first poll while another branch still uses `from`.
         if from.poll_peek(cx, n)?.is_pending() {
             self.from = Some(from);
             return Poll::Pending;
@@ -513,7 +510,8 @@ mod tests {
     use super::*;
     use std::task::Waker;
 
-    /// Is ready on every other call, which violates the contract of the trait.
+    /// A source whose `poll_peek` does not stay ready, which violates the contract of
+    /// [`AsyncRecv`].
     struct ReadyEveryOtherCall(bool);
 
     impl AsyncRecv for ReadyEveryOtherCall {

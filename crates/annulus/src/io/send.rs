@@ -12,10 +12,10 @@ use std::task::{Context, Poll, ready};
 
 /// Sends bytes, owned or borrowed.
 ///
-/// It is implemented by [`TcpStream`](crate::net::TcpStream),
-/// [`UnixStream`](crate::net::UnixStream) and [`SendHalf`](crate::net::SendHalf), which send owned
-/// bytes without a copy, and by `Vec<u8>`, for tests, which accepts everything. Other types, such
-/// as a TLS session, can implement it with the three required methods.
+/// The streams of this crate implement this trait. [`TcpStream`](crate::net::TcpStream),
+/// [`UnixStream`](crate::net::UnixStream) and [`SendHalf`](crate::net::SendHalf) send owned bytes
+/// without a copy. `Vec<u8>` implements it for tests, and accepts everything. Other types, such as
+/// a TLS session, only need the three required methods.
 ///
 /// ```
 /// use annulus::io::AsyncSend;
@@ -44,9 +44,9 @@ pub trait AsyncSend {
     /// The errors of sending, including errors from sending bytes that were accepted earlier.
     fn poll_write(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>>;
 
-    /// Returns `Ready` once the accepted bytes will be sent without further calls: at once for
-    /// streams of this crate, and after the bytes have been passed on for streams that buffer or
-    /// encrypt them.
+    /// Returns `Ready` once the accepted bytes will be sent without further calls. Sockets and
+    /// pipes of this crate need no flush and are ready at once. Types that buffer or encrypt bytes
+    /// first pass them on.
     ///
     /// # Errors
     /// The errors of [`poll_write`](Self::poll_write).
@@ -210,7 +210,8 @@ pub trait AsyncStream: AsyncRecv + AsyncSend {}
 
 impl<S: AsyncRecv + AsyncSend + ?Sized> AsyncStream for S {}
 
-/// Returns `Ready` once a stream of this crate would queue a chunk at once, whatever its length.
+/// Returns `Ready` once `to` would queue a chunk of any length at once. A sink with the provided
+/// [`poll_send`](AsyncSend::poll_send) is always ready.
 pub(super) fn poll_room(
     cx: &mut Context<'_>,
     to: &mut (impl AsyncSend + ?Sized),
@@ -219,7 +220,6 @@ pub(super) fn poll_room(
     to.poll_send(cx, &mut nothing)
 }
 
-/// Forwards the methods to another value.
 macro_rules! forward {
     ($this:ident => $to:expr) => {
         fn poll_write(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
@@ -293,8 +293,8 @@ impl AsyncSend for Vec<u8> {
     }
 }
 
-/// Forwards the methods to the inherent methods of the type, and says whether `sendfile` to it
-/// never blocks.
+/// Implements the trait by forwarding to the inherent methods of each type. `$takes_pages` says
+/// whether `sendfile` to the type never blocks.
 macro_rules! of_streams {
     ($($stream:ident: $takes_pages:literal,)*) => {$(
         impl AsyncSend for $stream {

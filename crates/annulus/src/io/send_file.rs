@@ -1,10 +1,10 @@
 //! Copies from a file to a stream.
 //!
-//! A small part is read and queued, and leaves in the send of the turn together with the bytes
-//! queued before it, which costs less than a separate call. The pages of a larger part are sent
-//! with `sendfile`, without a copy in user space. That call must not block, neither on the device
-//! nor on the peer. If the socket has no space, the driver reports when it has some. If the pages
-//! are not cached, one piece is read and sent in the usual way, which waits off the loop.
+//! A small part is read and queued. It leaves in the turn's send together with the bytes queued
+//! before it, which costs less than a separate call. The pages of a larger part are sent with
+//! `sendfile`, without a copy in user space. That call must block neither on the device nor on the
+//! peer. If the socket has no space, the driver reports when it has some. If the pages are not
+//! cached, one piece is read, off the loop if necessary, and queued.
 
 use super::send::poll_room;
 use super::transfer::Outgoing;
@@ -20,13 +20,13 @@ use std::mem;
 
 /// Maximum number of bytes per `sendfile` call: about 100 µs of work.
 const MAX_SENDFILE_BYTES: u32 = 1024 * 1024;
-/// Size of the pieces that are read and sent if pages cannot be sent.
+/// Maximum size of a piece that is read and sent when pages cannot be sent.
 const PIECE_BYTES: usize = 64 * 1024;
 /// Maximum size of a part that is read and queued instead of sent as pages.
 const MAX_QUEUED_BYTES: u64 = 16 * 1024;
 
 /// Sends `len` bytes of a file from `start` on, or up to its end, and returns the number of bytes.
-/// `moved` is called after each step, without an await in between.
+/// Calls `moved` with the byte count of each step, without an await between the step and the call.
 pub(super) async fn send_file(
     file: &File,
     start: u64,
@@ -49,7 +49,8 @@ pub(super) async fn send_file(
     if sent == len {
         return Ok(sent);
     }
-    // Bytes that are already queued, such as the head of a response, leave with the first pages.
+    // Send the bytes that are already queued, such as the head of a response, so that they leave
+    // with the first pages.
     let mut head = (len > 0 && to.send_queued()?).then(|| HeldHead(to));
     while sent < len {
         poll_fn(|cx| to.poll_drain(cx)).await?;
@@ -61,8 +62,8 @@ pub(super) async fn send_file(
             mem::forget(head);
         }
         let (count, is_full) = match pages? {
-            // Some files have no pages to send. Unless this is their known end, only an empty read
-            // is the end.
+            // `sendfile` also returns 0 for files that have no pages. Unless the end is known, only
+            // an empty read proves it.
             PagesOutcome::Sent(0) if !file.is_known_end(offset) => {
                 (send_piece(file, offset, most, to).await?, false)
             }
@@ -71,8 +72,8 @@ pub(super) async fn send_file(
             PagesOutcome::NoSpace => (0, true),
         };
         if count == 0 && !is_full {
-            // Before Linux 6.5, the last pages of a file that ends sooner than expected are held
-            // back.
+            // Before Linux 6.5, the kernel holds back the last pages if the file ends sooner than
+            // expected.
             if sent > 0 && !file.is_known_end(offset) {
                 to.push_sent();
             }
@@ -88,17 +89,17 @@ pub(super) async fn send_file(
     Ok(sent)
 }
 
-/// Returns true if the socket has taken fewer pages than offered and the file continues. If the
-/// file ends there (its length may have changed since it was opened), there is no need to wait for
-/// the peer: the next attempt finds the end.
+/// Returns true if the socket has taken fewer pages than offered and the file continues. A file
+/// that ends there (its length may have changed since it was opened) needs no wait for the peer:
+/// the next attempt finds the end.
 fn is_short(file: &File, offset: u64, most: u64, count: u64) -> bool {
     let offered = u64::from(stride(file, offset, most));
     let goes_on = || file.len_now().is_some_and(|len| offset.saturating_add(count) < len);
     (1..offered).contains(&count) && goes_on()
 }
 
-/// Returns how many bytes of pages to offer at a time: at most as many as the file has, because
-/// before Linux 6.5 the sent pages would be held back until the rest arrives.
+/// Returns how many bytes of pages to offer at a time. The file must have that many: before Linux
+/// 6.5, the kernel would hold back the sent pages until the rest arrives.
 fn stride(file: &File, offset: u64, most: u64) -> u32 {
     let there = file.expected_len(offset).filter(|there| *there > 0).unwrap_or(u64::MAX);
     most.min(there).min(u64::from(MAX_SENDFILE_BYTES)) as u32
@@ -119,8 +120,7 @@ fn small_part(file: &File, start: u64, len: u64) -> u64 {
     }
 }
 
-/// Bytes that were sent but are held back for the pages that follow. If none follow, or the copy is
-/// dropped first, they leave alone.
+/// Bytes that the kernel holds back until the first pages follow. Dropping this sends them at once.
 struct HeldHead<'a>(&'a StreamHandle);
 
 impl Drop for HeldHead<'_> {
@@ -129,7 +129,7 @@ impl Drop for HeldHead<'_> {
     }
 }
 
-/// Like [`send_file`], but reads and sends pieces, for a stream that takes no pages.
+/// Like [`send_file`], but reads and sends pieces, for a sink to which `sendfile` may block.
 pub(super) async fn send_pieces(
     file: &File,
     start: u64,
@@ -162,7 +162,7 @@ enum PagesOutcome {
     Sent(u64),
     /// The socket has no space.
     NoSpace,
-    /// The pages might have to wait for the device, or this call cannot send them.
+    /// `sendfile` might wait for the device, or cannot send these pages.
     NotSent,
 }
 
@@ -192,8 +192,8 @@ async fn send_piece(file: &File, offset: u64, most: u64, to: &StreamHandle) -> i
     queue(bytes.into(), to).await
 }
 
-/// Like [`send_piece`], but reads into a buffer of the runtime. Freshly allocated memory may cost a
-/// page fault per page.
+/// Like [`send_piece`], but reads into a spare buffer of the runtime, because freshly allocated
+/// memory may cost a page fault per page.
 async fn send_small(file: &File, offset: u64, most: u64, to: &StreamHandle) -> io::Result<u64> {
     let mut buffer = to.take_spare()?;
     buffer.reserve(most as usize);
@@ -202,14 +202,12 @@ async fn send_small(file: &File, offset: u64, most: u64, to: &StreamHandle) -> i
     queue(Chunk::copied(slice.into_inner()), to).await
 }
 
-/// Queues a chunk, and returns its length.
 async fn queue(chunk: Chunk, to: &StreamHandle) -> io::Result<u64> {
     let (count, mut chunk) = (chunk.len() as u64, Some(chunk));
     poll_fn(|cx| to.poll_enqueue(&mut chunk, cx)).await?;
     Ok(count)
 }
 
-/// Truncates to `most` bytes.
 fn cut(bytes: &mut Vec<u8>, most: u64) {
     bytes.truncate(usize::try_from(most).unwrap_or(usize::MAX));
 }

@@ -5,9 +5,8 @@ use annulus_kernel::descriptor;
 use std::io;
 use std::os::fd::AsFd;
 
-/// Returns standard input (a terminal, a pipe or a file) as a stream of bytes. Each call creates a
-/// separate stream, and bytes that one stream has read ahead do not reach another, so call this
-/// once.
+/// Returns standard input (a terminal, a pipe or a file) as a stream of bytes. Call this once: each
+/// call creates a separate stream, and bytes that one stream has read ahead do not reach another.
 ///
 /// ```no_run
 /// use annulus::io::{AsyncRecv, AsyncSend, stdin, stdout};
@@ -24,8 +23,8 @@ use std::os::fd::AsFd;
 /// ```
 ///
 /// # Errors
-/// If no descriptor is left, if standard input is closed, or outside a runtime; `Unsupported` on a
-/// simulated kernel.
+/// If the process has no free descriptor, if standard input is closed, or outside a runtime.
+/// `Unsupported` on a simulated kernel.
 pub fn stdin() -> io::Result<FileStream> {
     stream_of(io::stdin())
 }

@@ -12,7 +12,6 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncBufRead, AsyncRead, AsyncSeek, AsyncWrite, ReadBuf};
 
-/// Appends received bytes to the filled part of `buf`.
 fn poll_read(
     from: &mut impl AsyncRecv,
     cx: &mut Context<'_>,
@@ -102,11 +101,13 @@ impl AsyncSeek for FileStream {
 
 /// Adapts a stream with the traits of `tokio::io`, such as a TLS session, to the traits of
 /// [`annulus::io`](crate::io), so that code that is generic over
-/// [`AsyncStream`](super::AsyncStream) can use it. It reads ahead into its own memory, which grows
-/// with the number of bytes peeked at. The adapter keeps tokio's traits too. Once the stream has
-/// ended, every poll returns the end until [`consume`](AsyncRecv::consume) is called, even with 0;
-/// then the adapter reads again, because growing files and terminals continue after an end. Each
-/// provided method that returns a future makes that call itself.
+/// [`AsyncStream`](super::AsyncStream) can use it. The adapter also implements the traits of
+/// `tokio::io`. It reads ahead into its own memory, which grows with the number of bytes peeked at.
+///
+/// Once the stream has ended, every poll returns the end until [`consume`](AsyncRecv::consume) is
+/// called, even with 0. Then the adapter reads again, because growing files and terminals continue
+/// after an end. [`fill_buf`](AsyncRecv::fill_buf) and [`peek`](AsyncRecv::peek) make that call
+/// themselves.
 ///
 /// Streams of this crate need no adapter. Wrap a stream that is not `Unpin` in `Box::pin` first.
 ///
@@ -221,7 +222,6 @@ pub(super) struct ReadAhead {
 }
 
 impl ReadAhead {
-    /// Returns the bytes that were read ahead.
     pub(super) fn shown(&self) -> &[u8] {
         &self.memory[self.start..self.end]
     }
@@ -259,7 +259,6 @@ impl ReadAhead {
         self.ended = false;
     }
 
-    /// Returns the bytes as owned memory.
     pub(super) fn into_vec(mut self) -> Vec<u8> {
         self.memory.truncate(self.end);
         self.memory.drain(..self.start);

@@ -13,8 +13,8 @@ use std::task::{Context, Poll, ready};
 /// Bytes on their way to a sink, which may accept them in parts.
 pub(super) struct Outgoing {
     chunk: Chunk,
-    /// Number of bytes that have not been accepted yet. A chunk that was sent may remain, to be
-    /// dropped.
+    /// Number of bytes that have not been accepted yet. It is 0 once the sink has accepted the
+    /// chunk, even if the chunk still contains its bytes.
     left: usize,
 }
 
@@ -46,14 +46,14 @@ impl Outgoing {
 
 /// Bytes on their way from one stream to another.
 pub(super) struct Transfer {
-    /// Received but not yet sent on. Used only if the sink accepts parts.
+    /// Bytes that were received but not yet accepted by the sink.
     received: Outgoing,
     copied: Cell<u64>,
     limit: u64,
     /// Whether bytes have been accepted since the last flush.
     unflushed: bool,
-    /// While nothing is left to copy, streams of this crate pass on new bytes without waking the
-    /// task.
+    /// May be set when the source has to wait. The streams then pass on new bytes without waking
+    /// the task.
     link: Option<Link>,
 }
 
@@ -62,26 +62,25 @@ impl Transfer {
         Self { received: Outgoing::NONE, copied: Cell::new(0), limit, unflushed: false, link: None }
     }
 
-    /// Returns the number of bytes that the sink has accepted.
+    /// Returns the number of bytes that the sink has accepted, including those of the link.
     pub(super) fn copied(&self) -> u64 {
         let forwarded = self.link.as_ref().map_or(0, Link::take_forwarded);
         self.copied.set(self.copied.get() + forwarded);
         self.copied.get()
     }
 
-    /// Sets the limit. Bytes that have already been accepted count towards it.
+    /// Bytes that have already been accepted count towards the limit.
     pub(super) fn set_limit(&mut self, limit: u64) {
         // The link still uses the old limit.
         self.stop();
         self.limit = limit;
     }
 
-    /// Returns how many more bytes may be copied.
     fn left(&self) -> u64 {
         if self.limit == u64::MAX { u64::MAX } else { self.limit.saturating_sub(self.copied()) }
     }
 
-    /// Removes the link: from now on, bytes are passed on only by polls.
+    /// Removes the link, so that the runtime no longer passes on bytes by itself.
     pub(super) fn stop(&mut self) {
         self.copied();
         self.link = None;
@@ -114,8 +113,8 @@ impl Transfer {
                 // reached its limit succeeds even if the sink has been shut down.
                 return Poll::Ready(Ok(()));
             }
-            // Once there is space, received bytes are queued at once, so they are not lost if this
-            // is dropped.
+            // Receive only once the sink has space. A sink of this crate then queues the received
+            // bytes at once, so dropping the copy does not lose them.
             if let Err(error) = ready!(budget::poll_free(|| self.poll_room(cx, to))) {
                 return refused(cx, from, to, error);
             }
@@ -133,8 +132,8 @@ impl Transfer {
         }
     }
 
-    /// Returns `Ready` once received bytes would be queued at once. If they are spliced through a
-    /// pipe, also waits until nothing else is unsent.
+    /// Returns `Ready` once received bytes would be queued at once. If the link splices bytes
+    /// through a pipe, also waits until the sink has nothing left to send.
     fn poll_room(&self, cx: &mut Context<'_>, to: &mut dyn AsyncSend) -> Poll<io::Result<()>> {
         match (&self.link, to.own_stream()) {
             (Some(link), Some(stream)) if link.is_splicing() => stream.handle.poll_drain(cx),
@@ -142,9 +141,9 @@ impl Transfer {
         }
     }
 
-    /// Waits for the source: nothing has been received, and new bytes would be queued at once.
-    /// Links the streams if both belong to this crate. Any other sink is flushed, because the peer
-    /// may be waiting for bytes that the sink holds back.
+    /// Waits for the source, which has nothing to read. Links the streams if both belong to this
+    /// crate. A sink of another crate is flushed, because the source's peer may be waiting for
+    /// bytes that the sink holds back.
     fn wait<T>(
         &mut self,
         cx: &mut Context<'_>,
@@ -162,8 +161,8 @@ impl Transfer {
         Poll::Pending
     }
 
-    /// Returns the next bytes, as many as the limit allows, or `None` at the end of the source and
-    /// at the limit.
+    /// Returns the next bytes, at most as many as the limit allows, or `None` at the end of the
+    /// source and at the limit.
     pub(super) fn poll_next(
         &mut self,
         cx: &mut Context<'_>,
@@ -185,7 +184,7 @@ impl Transfer {
             return Poll::Ready(Ok(None));
         }
         if self.limit < u64::MAX {
-            // Use the shown bytes: `poll_recv` may return more.
+            // Count the shown bytes first, because `poll_recv` may return more than `left`.
             let shown = ready!(from.poll_fill_buf(cx))?.len();
             return match left.min(shown as u64) {
                 0 => Poll::Ready(Ok(None)),
@@ -196,9 +195,9 @@ impl Transfer {
     }
 }
 
-/// Handles a sink that accepts nothing more. This is not an error at the end of the source, where a
-/// repeated copy may start, nor while the source is idle if the sink was shut down: the other
-/// direction continues.
+/// Handles a sink that failed with `error`. At the end of the source, the copy succeeds, so that a
+/// finished copy can be repeated. While the source is idle, it waits if the sink was shut down, so
+/// that the copy in the other direction continues.
 #[cold]
 fn refused(
     cx: &mut Context<'_>,
@@ -221,7 +220,7 @@ mod tests {
     use super::*;
     use std::task::Waker;
 
-    /// Shows only a few bytes, but returns all of them from a receive.
+    /// A source that shows only a few bytes at a time, but returns all of them from `poll_recv`.
     struct ShowsFewBytes(&'static [u8]);
 
     impl AsyncRecv for ShowsFewBytes {

@@ -32,8 +32,8 @@ use std::task::{Context, Poll, ready};
 /// # }).unwrap();
 /// ```
 ///
-/// Its descriptor (`AsFd`) becomes readable once the process has ended. It refers to the process
-/// (`pidfd_open`), unless the kernel refuses that call; then it is the end of a pipe.
+/// The descriptor of a `Child` (`AsFd`) becomes readable once the process has ended. It refers to
+/// the process (`pidfd_open`), or is the read end of a pipe if the kernel refuses that call.
 ///
 /// ```
 /// use annulus::process::Command;
@@ -187,7 +187,7 @@ impl Drop for Child {
     fn drop(&mut self) {
         if let Some(running) = self.running.take().filter(|running| !running.has_ended()) {
             if self.kill_on_drop {
-                // The signal fails only if the process now belongs to another user.
+                // A drop cannot report that the kernel refused the signal.
                 _ = running.signal(SIGKILL);
             }
             running.detach();
@@ -204,7 +204,6 @@ impl fmt::Debug for Child {
     }
 }
 
-/// A stream and the bytes read from it.
 struct Collected {
     /// `None` after the end of the stream.
     stream: Option<Receiver>,

@@ -15,8 +15,8 @@ use std::panic::resume_unwind;
 use std::path::Path;
 use std::process::{ExitStatus, Output, Stdio};
 
-/// A program to execute, with its arguments and settings: a [`std::process::Command`] whose
-/// children are awaited.
+/// A program to execute, with its arguments and settings. Like [`std::process::Command`], but its
+/// children are awaited without blocking the thread.
 ///
 /// ```
 /// use annulus::process::{Command, Stdio};
@@ -34,7 +34,7 @@ use std::process::{ExitStatus, Output, Stdio};
 #[derive(Debug)]
 pub struct Command {
     inner: std::process::Command,
-    /// Whether each standard stream was chosen: input, output, errors.
+    /// Whether the caller has set standard input, output and error.
     chosen: [bool; 3],
     settings: Settings,
     /// Whether a thread is starting a child and has the command, so that `inner` is a placeholder.
@@ -139,8 +139,8 @@ impl Command {
     }
 
     /// Returns the underlying command of the standard library, for settings that are missing here.
-    /// [`output`](Self::output) ignores standard streams set there, and resets them to be
-    /// inherited.
+    /// [`output`](Self::output) replaces standard streams that were set only through this
+    /// reference, and afterwards resets them to be inherited.
     pub fn as_std_mut(&mut self) -> &mut std::process::Command {
         &mut self.inner
     }
@@ -149,8 +149,8 @@ impl Command {
     ///
     /// # Errors
     /// `NotFound`, `PermissionDenied`, …, with the program and the cause in the message: its file,
-    /// its interpreter, the working directory, an argument or a limit. If no descriptor or process
-    /// is left. Outside a runtime. `Unsupported` under a simulated kernel.
+    /// its interpreter, the working directory, an argument or a limit. `Unsupported` under a
+    /// simulated kernel. Also fails if no descriptor or process is left, and outside a runtime.
     pub fn spawn(&mut self) -> io::Result<Child> {
         let watch = self.prepare()?;
         let child = start(&mut self.inner, self.settings).map_err(|error| self.named(error))?;
@@ -160,7 +160,7 @@ impl Command {
     /// Like [`spawn`](Self::spawn), but starts the child on a thread if the program may be on a
     /// file system that hangs.
     async fn start(&mut self) -> io::Result<Child> {
-        // Checked first, so that it fails before any path is looked up.
+        // Report errors of `prepare` before any path is looked up.
         let watch = self.prepare()?;
         if !may_hang(&self.inner).await? {
             let child = start(&mut self.inner, self.settings).map_err(|error| self.named(error))?;
@@ -195,7 +195,7 @@ impl Command {
         Ok(watch)
     }
 
-    /// Takes over a child that has been started.
+    /// Turns a started child into a [`Child`], or kills it if that fails.
     fn watched(&self, watch: Watch, mut child: std::process::Child) -> io::Result<Child> {
         let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take());
         let running = watch.start(child).map_err(|error| self.named(error))?;
@@ -214,7 +214,8 @@ impl Command {
     /// # Errors
     /// The errors of [`spawn`](Self::spawn) and [`Child::wait`].
     pub async fn status(&mut self) -> io::Result<ExitStatus> {
-        // Starting takes long and may fail at once every time, so let other tasks run first.
+        // Starting blocks the loop, and may fail without waiting. Let other tasks run before each
+        // start.
         yield_now().await;
         let mut child = self.start().await?;
         // A child whose pipe is full would wait forever.
@@ -237,7 +238,7 @@ impl Command {
         spawned?.wait_with_output().await
     }
 
-    /// Sets the standard streams that were not chosen.
+    /// Sets the standard streams that the caller has not set.
     fn set_default(&mut self, input: fn() -> Stdio, output: fn() -> Stdio) {
         let [stdin, stdout, stderr] = self.chosen;
         if !stdin {

@@ -29,13 +29,13 @@
 //! # Cost
 //!
 //! The standard library starts the process: the call returns once the program is being executed or
-//! could not be. This blocks the loop for a few hundred microseconds, or longer if the program is
-//! on a slow device. [`Command::status`] and [`Command::output`] start it on a thread if the
-//! program or its working directory is on a file system whose server may no longer answer, such as
-//! NFS or FUSE. If their future is dropped during such a start, the command cannot be used again.
-//! [`Command::spawn`] always blocks the loop. The end of a child never does: it is awaited with a
-//! descriptor of the process (Linux 5.3). If that is refused, as in some container profiles, a
-//! thread waits for each child.
+//! cannot be executed. This blocks the loop for a few hundred microseconds, or longer if the
+//! program is on a slow device. [`Command::status`] and [`Command::output`] start it on a thread if
+//! the program or its working directory is on a file system whose server may no longer answer, such
+//! as NFS or FUSE. If their future is dropped during such a start, the command cannot be used
+//! again. [`Command::spawn`] always blocks the loop. Awaiting the end of a child never does: it
+//! uses a descriptor of the process (Linux 5.3). If that is refused, as in some container profiles,
+//! a thread waits for each child.
 //!
 //! # Children that are dropped
 //!

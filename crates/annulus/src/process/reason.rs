@@ -17,8 +17,8 @@ use std::process::Command;
 /// Maximum size of one argument or environment variable, including its terminator
 /// (`MAX_ARG_STRLEN`).
 const MAX_STRING_BYTES: usize = 128 << 10;
-/// Lower and upper bound of the maximum total size. Between them, the maximum is a quarter of the
-/// stack limit.
+/// Lower and upper bound of the limit on the total size of arguments and environment. Between them,
+/// the limit is a quarter of the stack limit.
 const STRINGS_BYTES: [u64; 2] = [128 << 10, 6 << 20];
 /// The standard library's replacement for a string that contains a NUL byte.
 const WITH_NUL: &str = "<string-with-nul>";

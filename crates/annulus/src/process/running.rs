@@ -15,7 +15,7 @@ use std::sync::{Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::thread;
 
-/// Children whose handle and runtime are gone.
+/// Children that neither a handle nor a task awaits.
 static ORPHANS: Mutex<Vec<Child>> = Mutex::new(Vec::new());
 
 /// Reaps the orphans that have ended.
@@ -28,8 +28,8 @@ pub(super) fn reap_orphans() {
 /// cannot be undone.
 pub(super) struct Watch {
     core: Rc<Core>,
-    /// A pipe in case the kernel refuses a descriptor of the process. This end becomes readable
-    /// once the other end is closed.
+    /// Read end of a pipe, for a kernel that refuses a descriptor of the process. It becomes
+    /// readable once `writing` is closed.
     reading: OwnedFd,
     writing: OwnedFd,
 }
@@ -55,8 +55,7 @@ impl Watch {
     /// Watches a child that has just been started.
     ///
     /// # Errors
-    /// If the kernel refuses both a descriptor of the process and a thread that waits for it. The
-    /// child is then killed.
+    /// If the child's end cannot be awaited. The child is then killed.
     pub(super) fn start(self, child: Child) -> io::Result<Running> {
         let Self { core, reading, writing } = self;
         let id = child.id();
@@ -101,7 +100,7 @@ fn wait_on_thread(id: u32, writing: OwnedFd) -> io::Result<()> {
 
 /// A process and a descriptor that is readable once it has ended.
 pub(super) struct Running {
-    /// `None` once the child has been waited for, by this or by other code, or is an orphan.
+    /// `None` once this or other code has waited for the child.
     child: Option<Child>,
     id: u32,
     /// `None` until the child has been waited for, and permanently if other code has waited for it.
@@ -109,7 +108,7 @@ pub(super) struct Running {
     end: AsyncFd<OwnedFd>,
     /// Whether `end` is a descriptor of the process rather than the end of a pipe.
     is_process: bool,
-    /// The runtime, on which a task waits for a dropped child.
+    /// The runtime in which the child was started.
     core: Rc<Core>,
 }
 

@@ -1,5 +1,4 @@
-//! Starting a child: on the loop, or on a thread if its program or working directory may be on a
-//! file system that hangs.
+//! Starting a child, and finding out whether that may hang.
 
 use super::reason::{program_paths, reason};
 use super::running::adopt;
@@ -78,7 +77,7 @@ impl Drop for Started {
     fn drop(&mut self) {
         if let Some(mut child) = self.child.take() {
             if self.kill_on_drop {
-                // Killing it fails only if the child has ended or now belongs to another user.
+                // A kill fails only if the child has ended or now belongs to another user.
                 _ = child.kill();
             }
             adopt(child);

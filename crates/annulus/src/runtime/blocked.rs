@@ -129,7 +129,8 @@ impl std::error::Error for Blocked {}
 impl From<Blocked> for io::Error {
     fn from(blocked: Blocked) -> Self {
         let kind = match blocked.0 {
-            // This setting is invalid with either driver, and the error's own text says why.
+            // An error without an errno is about a setting that no driver accepts. Its own text
+            // says why.
             SetupError::Step(_, cause) if cause.raw_os_error().is_none() => return cause,
             SetupError::Refused(ref cause)
             | SetupError::SqPoll(_, ref cause)

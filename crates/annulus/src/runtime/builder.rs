@@ -141,7 +141,7 @@ impl Builder {
     }
 
     /// Sends chunks of at least this many bytes without copying them (`SEND_ZC`, `SENDMSG_ZC`). Off
-    /// by default.
+    /// by default. Needs io_uring and Linux 6.1.
     ///
     /// The device reads the memory of such a send, so its leases and buffers are freed only once
     /// the peer has acknowledged the bytes. A dropped stream waits for that within
@@ -149,8 +149,7 @@ impl Builder {
     /// [`shutdown_timeout`](Self::shutdown_timeout); then the connection is reset. The kernel still
     /// copies on the loopback interface, for sockets that are not TCP, and if lockable memory is
     /// short (`ulimit -l`): see [`Counters::zero_copy_copied`](crate::Counters::zero_copy_copied).
-    /// Below a few kilobytes it costs more than it saves, so measure it on your network. Needs
-    /// io_uring and Linux 6.1.
+    /// For chunks of a few kilobytes, this costs more than it saves, so measure it on your network.
     pub fn zero_copy_threshold(mut self, bytes: Option<usize>) -> Self {
         self.bounds.zero_copy_threshold = bytes;
         self.config.zero_copy = bytes.is_some();
@@ -176,18 +175,18 @@ impl Builder {
 
     /// Sets the buffers that datagrams are received into, one per datagram: size and count as for
     /// [`recv_buffers`](Self::recv_buffers). 68 KiB × 1024 by default, so that the largest UDP
-    /// datagram fits together with its address and control messages. They are reserved when the
-    /// first datagram socket is created.
+    /// datagram fits together with its address and control messages. The buffers are reserved when
+    /// the first datagram socket is created.
     pub fn datagram_buffers(mut self, size: u32, count: u32) -> Self {
         self.datagrams = PoolSize { buffer: size, count };
         self
     }
 
-    /// Sets the number of received bytes waiting for the task at which a stream stops receiving.
-    /// 256 KiB by default. The last receive may exceed it, so a stream holds at most twice this
-    /// number. Receive buffers are no larger than this. While the streams of the runtime together
-    /// hold more than 6 MiB, the bound is at most 16 KiB, so that many peers whose data is not read
-    /// use little memory.
+    /// Sets the number of unread bytes at which a stream stops receiving. 256 KiB by default. The
+    /// last receive may exceed it, so a stream holds at most about twice this number. Receive
+    /// buffers are no larger than this, rounded up to a multiple of 4096. While the streams of the
+    /// runtime together hold more than 6 MiB, the bound is at most 16 KiB, so that many peers whose
+    /// data is not read use little memory.
     pub fn recv_bound(mut self, bytes: u32) -> Self {
         self.stream_bounds.receive = bytes;
         self
@@ -390,8 +389,8 @@ impl Builder {
         })
     }
 
-    /// Returns the driver's configuration. Buffers are no larger than the receive bound, because a
-    /// limited receive may still fill its last buffer.
+    /// Returns the driver's configuration. Buffers are no larger than the receive bound (rounded up
+    /// to whole pages), because a limited receive may still fill its last buffer.
     fn driver_config(&self) -> UringConfig {
         let mut config = self.config.clone();
         config.pool.buffer =

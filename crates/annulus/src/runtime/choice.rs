@@ -124,7 +124,8 @@ pub struct DriverInfo {
     pub kind: DriverKind,
     /// The reason for the choice, in a few words.
     pub reason: String,
-    /// The features of the kernel's io_uring. Empty if io_uring cannot be set up, or was not tried.
+    /// The features of the kernel's io_uring. Empty if they could not be detected or io_uring was
+    /// not tried.
     pub features: Features,
     /// The names of the features that a driver with these settings uses.
     used: Vec<&'static str>,

@@ -253,7 +253,7 @@ impl Core {
         Some(fd)
     }
 
-    /// Closes a file whose close may hang, on a thread of its own.
+    /// Closes a file off the loop, because closing it may hang.
     pub(crate) fn close_isolated(&self, group: u64, fd: Fd) {
         match self.borrow() {
             Ok(mut inner) => inner.state.driver.close_isolated(group, fd),

@@ -10,7 +10,7 @@ thread_local! {
     static CURRENT: RefCell<Option<Rc<Core>>> = const { RefCell::new(None) };
 }
 
-/// A guard: a runtime stays this thread's current runtime until the guard is dropped.
+/// Keeps a runtime current on this thread until it is dropped.
 pub(crate) struct CurrentGuard(());
 
 /// Makes `core` the thread's current runtime.

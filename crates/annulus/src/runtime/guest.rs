@@ -24,8 +24,8 @@ use std::time::Duration;
 ///   tasks have run, or when the timeout has expired;
 /// - when the descriptor becomes readable. Watch it edge-triggered (`EPOLLET`); a level-triggered
 ///   host calls [`clear`](Self::clear) before the turn;
-/// - when the waker that it passed is woken: code outside a turn has used the runtime, and has
-///   started something that needs a turn.
+/// - when the waker passed to the last turn is woken: code outside a turn has used the runtime, and
+///   may have started something that needs a turn.
 ///
 /// A turn never waits. A complete host for one future:
 ///

@@ -16,14 +16,14 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
-/// Submits an operation that does nothing and waits for its completion. Like every operation, it
+/// Submits an operation that does nothing and waits for its completion. Like other operations, it
 /// takes a slot, an entry, a completion and a wake-up, so it measures the runtime's cost per
 /// operation, as in `annulus bench nop`. On epoll the driver completes it in the next turn.
 ///
 /// If the future is dropped, the operation still completes and its result is discarded.
 ///
 /// # Errors
-/// Outside a runtime, or if the kernel refuses.
+/// Outside a runtime, or if the kernel refuses the operation.
 pub fn nop() -> Nop {
     Nop(NopState::New)
 }
@@ -103,7 +103,6 @@ enum NopSlot {
     Dropped,
 }
 
-/// The slots of all nops.
 #[derive(Default)]
 pub(crate) struct Nops(Slab<NopSlot>);
 
@@ -148,7 +147,6 @@ impl Nops {
         }
     }
 
-    /// Handles a dropped future.
     pub(crate) fn drop_nop(&mut self, state: &mut LoopState, slot: u32) {
         match mem::replace(self.0.get(slot), NopSlot::Dropped) {
             NopSlot::InFlight(waker) => state.deferred.drops.extend(waker),
@@ -157,7 +155,6 @@ impl Nops {
         }
     }
 
-    /// Adds the tasks that wait in these slots.
     pub(crate) fn add_waits(&mut self, waits: &mut Waits) {
         for nop in self.0.values() {
             if let NopSlot::InFlight(Some(waker)) = nop {

@@ -60,7 +60,7 @@ pub fn first_branch(branches: u32) -> u32 {
     chosen.unwrap_or(0)
 }
 
-/// Random choices of one runtime.
+/// A generator of random choices.
 pub(super) struct Choices(Cell<u64>);
 
 impl Choices {

@@ -44,9 +44,9 @@ impl Core {
         drop(current_guard);
         self.blocking.pool.wait(deadline.duration_since(self.now()));
         match ended {
-            // A panic is a bug, because no foreign code runs there, so resume the panic. Do not if
-            // an earlier one was reported, or if the thread is already unwinding: a second panic
-            // would abort the process.
+            // Panics of foreign code are contained, so this panic is a bug: resume it. Do not if an
+            // earlier panic has already broken the runtime, or while the thread unwinds, because a
+            // second panic would then abort the process.
             Err(panic) if whole && !panicking() => resume_unwind(panic),
             Err(panic) => dispose(panic),
             Ok(()) => {}
@@ -128,7 +128,7 @@ impl Inner {
         self.streams.all_sent() && self.datagrams.all_sent()
     }
 
-    /// Returns true if nothing is in flight and every descriptor has been closed.
+    /// Returns true if nothing is in flight and the driver has started everything that was queued.
     fn is_over(&mut self) -> bool {
         self.state.in_flight == 0
             && !self.has_unconfirmed_sends()
@@ -180,7 +180,7 @@ impl KernelHeld<Inner> {
 
 type Write = Pin<Box<dyn Future<Output = ()>>>;
 
-/// Writes whose tasks were dropped by the end of the runtime. `None` unless it is ending.
+/// Writes whose tasks were dropped by the end of the runtime. `None` unless the runtime is ending.
 #[derive(Default)]
 pub(crate) struct LastWrites(RefCell<Option<Vec<Write>>>);
 
@@ -211,8 +211,8 @@ impl LastWrites {
     }
 }
 
-/// A queued write that runs as a task. If shutdown drops the task, it keeps polling the write until
-/// the write completes or the shutdown timeout expires.
+/// A queued write that runs as a task. If the end of the runtime drops the task, the write is still
+/// polled until it completes or the shutdown timeout expires.
 pub(crate) struct QueuedWrite<F: Future + 'static> {
     core: Rc<Core>,
     /// `None` once the write is done.

@@ -21,7 +21,8 @@ const SAME_REQUEST: Duration = Duration::from_millis(100);
 /// uses only atomics.
 #[derive(Debug)]
 pub(crate) struct EndRequest {
-    /// Whether `until_terminated` has been called. From then on, these signals request the end.
+    /// Whether `until_terminated` has been called. From then on, SIGINT and SIGTERM request the
+    /// end.
     is_enabled: AtomicBool,
     is_requested: AtomicBool,
     interrupt: EndSignal,
@@ -31,7 +32,7 @@ pub(crate) struct EndRequest {
 /// The state of SIGINT or SIGTERM.
 #[derive(Debug)]
 struct EndSignal {
-    /// Number of `Signals` that catch it now.
+    /// Number of `Signals` values that currently catch the signal.
     caught: AtomicUsize,
     /// Time in nanoseconds from which the signal ends the process unless it is caught. Zero until
     /// the process has been asked to end.
@@ -63,7 +64,7 @@ impl EndRequest {
         }
     }
 
-    /// Treats either signal as the request to end from now on.
+    /// Treats SIGINT and SIGTERM as the request to end from now on.
     pub(crate) fn enable(&self) {
         self.is_enabled.store(true, SeqCst);
     }
@@ -130,7 +131,7 @@ impl Default for SimulatedSignals {
 }
 
 impl SimulatedSignals {
-    /// Catches a signal from now on. Returns how often it has arrived before.
+    /// Catches a signal from now on. Returns how often it has arrived since it was first caught.
     pub(crate) fn catch(&self, signal: i32) -> u64 {
         *self.counts.borrow_mut().entry(signal).or_default()
     }

@@ -40,7 +40,8 @@ where
 }
 
 /// Runs a call that blocks, or computes for a long time, on a thread of the runtime's pool, so that
-/// the loop keeps running. Awaiting the handle returns its result; dropping the handle detaches it.
+/// the loop keeps running. Awaiting the handle returns the result; dropping the handle detaches the
+/// call.
 ///
 /// Threads start when they are needed, at most
 /// [`blocking_threads`](crate::Builder::blocking_threads). Further calls wait for a thread in the

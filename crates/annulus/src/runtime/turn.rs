@@ -94,8 +94,8 @@ impl Core {
         self.take_turn(ready, false, max_wait)
     }
 
-    /// Like [`turn`](Self::turn), but if `may_skip_kernel` is set, tasks are ready and may run
-    /// before the loop checks for events.
+    /// Like [`turn`](Self::turn), but does not enter the kernel if `may_skip_kernel` is set and
+    /// nothing is queued for the kernel.
     #[inline]
     fn take_turn(
         &self,
@@ -164,8 +164,8 @@ impl TurnState for Core {
 
     fn has_urgent_sends(&self) -> bool {
         let Ok(inner) = self.borrow() else { return false };
-        // The next turn would receive more before the tasks have taken what is here. If many
-        // buffers are lent, the tasks go first, because further receives would use heap memory.
+        // If many buffers are lent, run the tasks first: the next turn would receive more bytes,
+        // and those receives would use heap memory.
         let pool = inner.state.driver.pool();
         let has_buffers = pool.lent() < pool.capacity() / 4;
         let (streams, datagrams) = (inner.streams.turn_lists(), inner.datagrams.turn_lists());
@@ -178,8 +178,8 @@ fn stopped() -> io::Error {
 }
 
 impl Inner {
-    /// Submits queued operations, waits unless something is ready, and dispatches events. If
-    /// `may_skip_kernel` is set and nothing is queued, it skips the kernel because tasks are ready.
+    /// Submits queued operations, waits unless something is ready, and dispatches events. Does not
+    /// enter the kernel if `may_skip_kernel` is set and nothing is queued.
     #[inline(never)]
     pub(super) fn turn(
         &mut self,
@@ -231,7 +231,8 @@ impl Inner {
         self.streams.start_sends(&mut self.state);
         self.datagrams.start_sends(&mut self.state);
         if self.state.sends_on_submit && self.state.driver.sends_assumed_complete() {
-            // Frees their buffers for this turn's receives while they are still in the cache.
+            // Frees the buffers of these sends for this turn's receives while they are still in the
+            // CPU cache.
             self.streams.assume_sends_complete(&mut self.state);
             self.datagrams.assume_sends_complete(&mut self.state);
             has_sends = self.streams.turn_lists().has_sends();
@@ -285,7 +286,7 @@ impl Inner {
     /// Dispatches all available events, then assumes sends without an event complete.
     #[inline]
     fn take_events(&mut self) {
-        // Before any event is handled, because handling one may lend more vectors to the kernel.
+        // Before any event is handled, because handling one may start sends that use more vectors.
         self.streams.free_vectors(&self.state);
         // Number of upcoming events whose slots have been prefetched. Only slots of streams are
         // prefetched, and only if there are many streams, because a few stay in the cache anyway.
@@ -344,7 +345,7 @@ impl Inner {
         }
     }
 
-    /// Notifies the next waiters about items that the first ones have not taken. Returns true if
+    /// Notifies the next waiters about items that the first waiters have not taken. Returns true if
     /// the loop must not sleep.
     #[inline]
     fn recheck_waiters(&mut self) -> bool {

@@ -48,8 +48,8 @@ pub(crate) struct Recorder {
     next_round: Cell<Duration>,
     /// When the shared record of untimed turns is due, in nanoseconds; 0 in a timed turn.
     due: Cell<u64>,
-    /// When that record or the timed turn began. The next two fields hold the number of turns since
-    /// then and the number of polls before then.
+    /// When the shared record or the timed turn began. `turns` counts the turns since then, and
+    /// `polls_before` the polls before then.
     turn_began: Cell<Duration>,
     turns: Cell<u32>,
     polls_before: Cell<u64>,
@@ -259,7 +259,7 @@ impl Probe for Recorder {
             if let Some(woken) = wakes.take() {
                 timings.wake_to_poll.record(last.saturating_sub(woken));
             }
-            // For the tasks that this poll wakes.
+            // Tasks that this poll wakes are queued after this mark.
             wakes.note(self.run_queue.len(), last);
         });
     }
@@ -292,9 +292,8 @@ struct Mark {
 
 /// Tracks when the tasks in the run queue were woken, without storing a time per task.
 ///
-/// The queue is first in, first out. So the number of tasks queued up to a reading of the clock
-/// tells which tasks were queued later: these were woken after that reading and, if it is the last
-/// one before them, not long after.
+/// The queue is first in, first out. A mark stores how many tasks had been queued when the clock
+/// was read, so tasks with higher numbers were woken after that reading.
 #[derive(Debug, Default)]
 pub(super) struct WakeMarks {
     marks: VecDeque<Mark>,
@@ -347,9 +346,9 @@ mod tests {
     #[test]
     fn wake_time_is_the_last_reading_before_the_task_was_queued() {
         let mut marks = WakeMarks::default();
-        // Two tasks were queued at an unknown time.
+        // Two tasks were queued before the first reading.
         marks.note(2, at(10));
-        // Two more tasks, then one.
+        // Two more are queued after that reading, and a fifth after the last one.
         marks.note(4, at(20));
         marks.note(4, at(25));
         let times: Vec<_> = (0..5).map(|_| marks.take()).collect();

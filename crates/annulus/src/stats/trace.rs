@@ -6,8 +6,8 @@ use std::panic::Location;
 use std::time::Duration;
 
 /// Number of records that are kept. They take 224 KiB, whose pages are in memory once they have
-/// been used. With a coarse clock that ticks every 4 ms and two timed turns per 100 ms, there are
-/// at most 1,900 records per second: enough for the last two seconds of a loop that is never idle.
+/// been used. With a coarse clock that ticks every 4 ms, they cover at least the last two seconds
+/// of a loop that is never idle.
 const MAX_TRACE_RECORDS: usize = 4096;
 const _: () = assert!(MAX_TRACE_RECORDS * size_of::<Record>() == 224 * 1024);
 

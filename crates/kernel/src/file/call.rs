@@ -96,11 +96,11 @@ pub enum FileCall {
 /// The properties of a call other than its arguments.
 #[derive(Clone, Copy, Debug)]
 pub struct CallProperties {
-    /// The system call.
+    /// The name of the system call.
     pub name: &'static str,
     /// The descriptor of the call, if its arguments refer to no memory and no other descriptor.
     pub only_descriptor: Option<RawFd>,
-    /// The cursor that the call uses and may move, if it is not made at an offset.
+    /// The cursor that the call uses and may move; `None` if the call is made at an offset.
     pub cursor: Option<Cursor>,
     /// Whether the call returns a new descriptor.
     pub opens: bool,
