@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use std::mem;
 use std::time::Duration;
 
-/// Delay before a receive or a poll is tried again after an out-of-memory error. Without it,
+/// Delay before a receive or a poll is tried again after an out-of-memory error. Without the delay,
 /// `epoll_ctl` would fail again in each turn.
 pub(super) const SHORT_OF_MEMORY_PAUSE: Duration = Duration::from_millis(5);
 
@@ -93,9 +93,9 @@ impl ArmList {
         self.0.len()
     }
 
-    /// Arms at most `buffers` slots, where `buffers` is the number that the kernel has. If it has
-    /// none, arms all slots, which then receive into heap memory. `arm` returns false for a slot
-    /// that it skips. Returns true if slots are left.
+    /// Arms at most `buffers` slots, where `buffers` is the number of receive buffers that the
+    /// kernel has. If the kernel has none, arms all slots, which then receive into heap memory.
+    /// `arm` returns false for a slot that it skips. Returns true if slots are left.
     #[inline]
     pub(super) fn arm(&mut self, buffers: usize, mut arm: impl FnMut(u32) -> bool) -> bool {
         let mut left = if buffers == 0 { usize::MAX } else { buffers };

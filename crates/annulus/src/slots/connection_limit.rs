@@ -9,10 +9,9 @@ use std::task::Waker;
 /// any threads, can share it.
 ///
 /// A listener with a limit accepts a connection only while a task waits for one and the limit is
-/// not reached. Other connections stay in the kernel's backlog. A connection counts from just
-/// before it is accepted until its descriptor is closed, including while it is in transit to
-/// another shard. Such a listener accepts one connection at a time, which costs one extra turn per
-/// connection.
+/// not reached. Other connections stay in the kernel's backlog. The listener accepts one connection
+/// at a time, which costs one extra turn per connection. A connection counts from just before it is
+/// accepted until its descriptor is closed, including while it is in transit to another shard.
 ///
 /// Clones share the limit.
 ///
@@ -71,7 +70,7 @@ impl ConnectionLimit {
 
     /// Returns a permit. If the limit is reached, takes the waker out of `task` instead, and wakes
     /// it once a connection has closed. A waker that is already waiting stays in `task`, so that it
-    /// is not dropped under the lock.
+    /// is not dropped while the lock is held.
     pub(crate) fn take(&self, task: &mut Option<Waker>) -> Option<Permit> {
         let mut state = self.0.state();
         if state.open < self.0.max {

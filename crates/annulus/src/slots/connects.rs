@@ -1,4 +1,5 @@
-//! Connection attempts. A slot keeps the address and the descriptor until the terminal event.
+//! Connection attempts. A slot keeps the address and the descriptor at least until the terminal
+//! event, because the kernel may use them until then.
 #![allow(unsafe_code)]
 
 use crate::slots::Waits;
@@ -55,7 +56,7 @@ impl Connects {
         slot
     }
 
-    /// Returns the connected descriptor. Frees the slot when it returns `Ready`.
+    /// Returns the connected descriptor or the error. Frees the slot if the result is `Ready`.
     pub(crate) fn poll(
         &mut self,
         state: &mut LoopState,
@@ -100,8 +101,8 @@ impl Connects {
         }
     }
 
-    /// Handles a dropped future: cancels the attempt, and closes its descriptor at the terminal
-    /// event.
+    /// Handles a dropped future. Cancels an attempt in flight, and closes its descriptor at the
+    /// terminal event. If the attempt has ended already, closes the descriptor at once.
     pub(crate) fn drop_connect(&mut self, state: &mut LoopState, slot: u32) {
         let (id, attempt) = self.0.get_with_id(slot);
         attempt.dropped = true;
@@ -114,7 +115,7 @@ impl Connects {
         }
     }
 
-    /// Cancels all attempts. Futures that outlive the runtime return errors.
+    /// Drops all attempts at the end of the runtime. Futures that outlive it return errors.
     pub(crate) fn stop_all(&mut self, state: &mut LoopState) {
         for slot in self.0.indices() {
             self.drop_connect(state, slot);

@@ -1,4 +1,5 @@
-//! File calls off the loop. Each has a slot until its outcome has been taken.
+//! File calls off the loop. Each has a slot until its future has taken the outcome or, if the
+//! future was dropped, until the terminal event.
 #![allow(unsafe_code)]
 
 use crate::slots::Waits;
@@ -25,8 +26,9 @@ struct FileOp {
 ///
 /// A call starts *in flight*, and its future waits. If the terminal event comes first, the call is
 /// *done*, and its slot is freed once the future has taken the outcome. If the future is dropped
-/// first, the call is cancelled unless it has begun, and becomes *abandoned*: the slot keeps its
-/// arguments, because the kernel may still use their memory, and is freed at the terminal event.
+/// first, the call becomes *abandoned*, and the driver is asked to cancel it. The slot then keeps
+/// the call's arguments, because the kernel may still use their memory, and is freed at the
+/// terminal event.
 ///
 /// At the end of the runtime all calls are cancelled. A future that outlives the runtime cannot
 /// take the outcome, so a descriptor opened by a *stopped* call is closed at the terminal event.
@@ -44,7 +46,7 @@ impl FileOps {
     ///
     /// # Safety
     /// Until the terminal event, the memory and descriptors that the call refers to must stay
-    /// valid, and nothing else may move or use that memory. So the caller keeps them until `poll`
+    /// valid, and nothing else may move or use that memory. The caller keeps them until `poll`
     /// returns the outcome, or hands them to `abandon`.
     pub(crate) unsafe fn start(
         &mut self,
@@ -103,8 +105,8 @@ impl FileOps {
         }
     }
 
-    /// Handles a dropped future: the call is cancelled unless it has begun, and its arguments are
-    /// kept until the terminal event.
+    /// Handles a dropped future. Cancels a call in flight, and keeps its arguments until the
+    /// terminal event. If the call is done, closes the descriptor that it has opened, if any.
     pub(crate) fn abandon(&mut self, state: &mut LoopState, slot: u32, args: Box<dyn Any>) {
         let token = self.token(slot);
         let op = self.0.get(slot);

@@ -31,8 +31,9 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 use std::{io, mem};
 
-/// Maximum unclaimed connections per listener; the rest stays in the kernel's backlog. One
-/// multishot accept takes the whole backlog, so a burst can exceed this once.
+/// Maximum unclaimed connections per listener; further connections stay in the kernel's backlog. A
+/// multishot accept takes the whole backlog before it can be cancelled, so a burst can exceed this
+/// number.
 const MAX_UNCLAIMED_CONNECTIONS: usize = 64;
 /// Number of consecutive failed accepts after which the listener pauses. If a seccomp filter
 /// forbids all accepts, immediate retries would never end.
@@ -122,7 +123,8 @@ impl Listeners {
         outcome.map_or(Poll::Pending, Poll::Ready)
     }
 
-    /// Handles a dropped accept future.
+    /// Removes a dropped accept future from the queue, and notifies another task if a connection is
+    /// available.
     pub(crate) fn leave_accept(
         &mut self,
         state: &mut LoopState,

@@ -54,8 +54,8 @@ pub(crate) struct LoopState {
     pub(crate) spares: Spares,
     /// Number of operations whose terminal event has not arrived yet.
     pub(crate) in_flight: usize,
-    /// Whether the last turn checked for events. Limits on direct sends and inline file calls start
-    /// again only after such a turn.
+    /// Whether the last turn checked for events. The limits on direct sends and inline file calls
+    /// are reset only after a turn that did.
     pub(crate) has_checked_events: bool,
     /// The host loop's clock, if this runtime is a guest and its host does not use the kernel's
     /// clock.
@@ -178,10 +178,10 @@ impl LoopState {
         self.driver.release(fd);
     }
 
-    /// Releases a descriptor if it is exposed. At the end of the runtime, also keeps it open
-    /// instead of letting the caller close it, and returns true. The peer sees what it would see
-    /// after a close: EOF or a reset. A listener is left as it is, since shutting it down would
-    /// also end its duplicates, which a close does not.
+    /// Releases `fd` from the driver if it is exposed. At the end of the runtime, also keeps it
+    /// open and returns true: the caller must not close it. The peer then sees EOF or a reset, as
+    /// after a close. A listener is not shut down, because a shutdown would also end its
+    /// duplicates.
     #[cold]
     #[allow(unsafe_code)]
     fn keep_if_exposed(&mut self, fd: Fd) -> bool {
@@ -264,7 +264,7 @@ impl LoopState {
         }
     }
 
-    /// Returns the bytes that count against the memory limit.
+    /// Returns the number of bytes that count against the memory limit.
     #[inline]
     pub(crate) fn held(&self) -> usize {
         self.memory.meter.bytes() + self.driver.resident_bytes()
@@ -408,8 +408,8 @@ impl<T> DerefMut for KernelHeld<T> {
 
 /// Wait queues to check once the tasks that were woken have run.
 ///
-/// A task that is woken during a turn runs before the next turn. So entries that were pushed before
-/// the end of a turn are due in the next turn.
+/// Tasks that are woken by the end of a turn run at the start of the next turn. So entries that
+/// were pushed before the end of a turn are due in the next turn, after its tasks have run.
 #[derive(Debug)]
 pub(crate) struct Rechecks<T> {
     list: Vec<T>,
@@ -481,7 +481,7 @@ mod tests {
         // SAFETY: no kernel uses the value.
         drop(unsafe { held.open() });
         assert_eq!(Rc::strong_count(&value), 2);
-        // SAFETY: this is the count that the first value leaked.
+        // SAFETY: the first `KernelHeld` leaked this count.
         unsafe { Rc::decrement_strong_count(Rc::as_ptr(&value)) };
     }
 

@@ -1,5 +1,5 @@
-//! The objects that the kernel works on, each with a slot: streams, datagram sockets, listeners,
-//! connection attempts, polls, file calls, NOPs.
+//! Slots of streams, datagram sockets, listeners, connection attempts, polls and file calls. A slot
+//! holds the state and the memory that operations in flight need.
 
 use crate::slots::loop_state::LoopState;
 use crate::unwind::contained;
@@ -18,8 +18,8 @@ pub(crate) mod polls;
 pub(crate) mod streams;
 pub(crate) mod turn_lists;
 
-/// Returns the slot of an event. A late event, whose slot has been freed or reused, is counted and
-/// its resources are reclaimed.
+/// Returns the slot that `event` belongs to. If the slot has been freed or reused, counts the event
+/// as late, reclaims its buffer or connection, and returns `None`.
 #[inline]
 pub(crate) fn find_or_late<'a, T>(
     slots: &'a mut Slab<T>,
@@ -33,9 +33,9 @@ pub(crate) fn find_or_late<'a, T>(
     slot
 }
 
-/// What each of a set of tasks waits for, or the wakers of all waiting tasks.
+/// Collects either what each task of a set waits for, or the wakers of all waiting tasks.
 pub(crate) struct Waits {
-    /// The index of each task, by the data pointer of its waker.
+    /// Maps the data pointer of a task's waker to the task's index.
     tasks: HashMap<*const (), usize>,
     wakers: Vec<Waker>,
     found: Vec<Vec<String>>,
@@ -44,7 +44,7 @@ pub(crate) struct Waits {
 }
 
 impl Waits {
-    /// Creates a collection for the tasks with these wakers.
+    /// Creates a collection of what the tasks with these wakers wait for.
     pub(crate) fn new(wakers: Vec<Waker>) -> Self {
         let tasks = wakers.iter().enumerate().map(|(task, waker)| (waker.data(), task)).collect();
         let found = vec![Vec::new(); wakers.len()];
@@ -75,7 +75,7 @@ impl Waits {
         self.wakers
     }
 
-    /// Returns the waits of each task, in the order of the tasks.
+    /// Returns the waits of each task, in the order of the wakers passed to [`new`](Self::new).
     pub(crate) fn into_found(self) -> Vec<Vec<String>> {
         self.found
     }

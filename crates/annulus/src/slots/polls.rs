@@ -4,7 +4,8 @@
 //! A direction is *idle* until a task waits for it, then *in flight*: the driver polls once, for
 //! the current state and not for changes. At the event it becomes *ready*, until it is cleared, or
 //! *failed*, until the error is returned. So nothing depends on edges: if readiness is cleared too
-//! early or data is only partly read, the next wait returns at once.
+//! early or data is only partly read, the next wait returns at once. The wake descriptor is
+//! different: its poll is always in flight.
 #![allow(unsafe_code)]
 
 use crate::bytes::chunk::DeferredDrops;
@@ -22,7 +23,6 @@ use std::mem;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::task::{Context, Poll};
 
-/// One of the two directions of a descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PollSide {
     Readable,
@@ -131,8 +131,8 @@ impl Polls {
         }
     }
 
-    /// Records the outcome of a poll. Not inlined, which saves two instructions for the events of
-    /// streams.
+    /// Records the outcome of a poll. Not inlined, because the events of streams are more frequent
+    /// and pass through the same match.
     #[cold]
     #[inline(never)]
     pub(crate) fn on_event(&mut self, state: &mut LoopState, event: Event) {

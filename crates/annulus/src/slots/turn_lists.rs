@@ -11,8 +11,8 @@ pub(crate) struct TurnLists {
     pub(super) sends: Vec<u32>,
     /// Slots whose sends of this turn are assumed complete unless an event says otherwise.
     pub(super) unconfirmed_sends: Vec<u32>,
-    /// Whether this turn must not sleep, because a task waits for the outcome of an unconfirmed
-    /// send or more bytes follow.
+    /// Whether this turn must not sleep, for example because a task waits for an unconfirmed send,
+    /// or because more data is queued behind that send.
     pub(super) must_not_sleep: bool,
     /// Bytes sent by direct system calls since the last turn that checked for events.
     pub(super) sent_directly: usize,

@@ -16,7 +16,7 @@ pub(super) struct SendFailure {
     errno: Errno,
     to: PeerAddress,
     text: String,
-    /// Number of earlier failures that this one replaces.
+    /// Number of earlier failures that this failure replaces.
     others: usize,
 }
 
@@ -120,15 +120,15 @@ impl DatagramSocket {
                 self.tx.splits_here = true;
                 OutgoingState::Retry
             }
-            // The segments are larger than the route accepts. Sent alone, the datagrams may pass as
-            // fragments. (Older kernels also report one of these errors for an unreachable
-            // address.)
+            // The segments are larger than the route accepts. Sent as separate datagrams, they may
+            // pass as IP fragments.
             Errno::MSGSIZE | Errno::INVAL if has_segments => OutgoingState::Split,
             _ => self.fail(state, datagram, errno),
         }
     }
 
-    /// Handles an error of this datagram or of an earlier one.
+    /// Records the error for a later call to return. Retries the datagram once if an earlier
+    /// datagram may have caused the error.
     fn fail(
         &mut self,
         state: &mut LoopState,

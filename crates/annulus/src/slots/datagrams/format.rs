@@ -13,14 +13,14 @@ use std::{fmt, ptr};
 
 /// Space in a buffer before the payload, for the sender's address and for control messages.
 ///
-/// It is fixed per domain, whatever options a socket sets, because unused space costs nothing.
-/// Space for descriptors is the exception: the kernel opens as many as fit, even if none were
-/// requested.
+/// For an internet socket, the space does not depend on its options, because unused space costs
+/// nothing. A Unix socket gets space for control messages only if it asked for them, because the
+/// kernel opens as many descriptors as fit, even if none were requested.
 #[derive(Debug)]
 pub(crate) struct MessageFormat {
     pub(crate) layout: MessageLayout,
     pub(crate) domain: Domain,
-    /// The header for multishot receives: only its two lengths are set.
+    /// The header for multishot receives. Only `name_len` and `control_len` are set.
     header: MsgHeader,
 }
 
@@ -75,8 +75,8 @@ pub(crate) struct RecvMsgBuf {
 }
 
 impl RecvMsgBuf {
-    /// Allocates memory for a datagram of up to `most` bytes in `place`. Returns the address of its
-    /// header.
+    /// Puts a new buffer for a datagram of up to `most` bytes into `place`. Returns the address of
+    /// the buffer's header.
     pub(crate) fn put(
         place: &mut Option<Box<Self>>,
         format: &MessageFormat,
@@ -104,8 +104,8 @@ impl RecvMsgBuf {
         (&raw mut buf.header).cast()
     }
 
-    /// Returns the received datagram of `len` bytes, with the head that the kernel writes into pool
-    /// buffers.
+    /// Returns the received datagram of `len` bytes in the layout of a pool buffer. The kernel
+    /// writes the head only into pool buffers, so this function adds it.
     pub(crate) fn into_lease(self, format: &MessageFormat, len: usize) -> Lease {
         let Self { header, mut memory, .. } = self;
         let head = MessageHead {
@@ -128,7 +128,7 @@ pub(crate) struct PeerAddress(Repr);
 
 #[derive(Clone, PartialEq)]
 enum Repr {
-    /// Internet addresses, and short paths.
+    /// Internet addresses, and short Unix paths.
     Short([u8; MAX_INLINE_BYTES], u8),
     Long(Rc<[u8]>),
 }

@@ -70,8 +70,8 @@ impl DatagramSocket {
         state.start_linger(&mut self.tx.linger, TimerAction::DatagramLinger(self.id));
     }
 
-    /// Returns true if the socket was dropped and nothing is in flight: [`Datagrams::close`] is
-    /// due.
+    /// Returns true if the socket was dropped and nothing is in flight, so that
+    /// [`Datagrams::close`] is due.
     #[inline]
     fn is_done(&self) -> bool {
         self.dropped && self.rx.is_idle() && self.tx.is_quiet()
@@ -80,8 +80,8 @@ impl DatagramSocket {
 
 /// Maximum `max_datagram` of a UDP socket, in bytes: the limit of the length field.
 const MAX_INET_BYTES: usize = 65_535;
-/// Maximum `max_datagram` of a Unix socket, in bytes. The kernel's limit is the sender's buffer, so
-/// this limits the memory that one receive may take.
+/// Maximum `max_datagram` of a Unix socket, in bytes. The kernel allows datagrams as large as the
+/// sender's buffer. This constant limits the memory that one receive may take.
 const MAX_UNIX_BYTES: usize = 64 << 20;
 
 /// Settings that are chosen when a socket is opened.
@@ -134,7 +134,7 @@ impl Datagrams {
         Self { slots: Slab::new(), shared: DatagramResources::default(), pool_size }
     }
 
-    /// Adds a socket. The first one creates the pool that all of them receive into.
+    /// Adds a socket. The first socket creates the pool that all sockets receive into.
     ///
     /// # Errors
     /// There is no memory for the pool, or the driver cannot receive datagrams. The caller then

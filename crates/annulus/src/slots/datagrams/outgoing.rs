@@ -2,11 +2,11 @@
 //! if needed, and queues it in the form in which the kernel reads it.
 //!
 //! Large borrowed bytes are sent at once by a system call, so that only the kernel copies them. To
-//! keep datagrams in order, this happens only while the socket has nothing queued or in flight. A
-//! datagram that the kernel refuses is queued as usual, and its error is handled there. As for
-//! streams, the bytes sent this way are bounded per turn, because a socket that takes everything at
-//! once would starve other tasks. Small datagrams are copied, because a turn sends many of them
-//! with one call.
+//! keep datagrams in order, this happens only while the socket has nothing queued or in flight. If
+//! the kernel refuses such a datagram, it is queued, and an error of the queued send is handled
+//! like any other. The bytes sent this way are bounded per turn, because a socket that takes
+//! everything at once would starve other tasks. Small datagrams are copied and queued, because a
+//! turn sends many of them with one call.
 
 use super::{DatagramResources, DatagramSocket, PeerAddress};
 use crate::bytes::chunk::Chunk;
@@ -24,7 +24,8 @@ use std::task::{Context, Poll, ready};
 
 /// Maximum segments per send (`UDP_MAX_SEGMENTS` was 64 before Linux 6.9).
 pub(super) const MAX_SEGMENTS: usize = 64;
-/// Maximum payload bytes: 65,535 bytes of packet, less the headers.
+/// Maximum payload bytes: 65,535 less the UDP header (8 bytes) and, for IPv4, the IP header (20
+/// bytes).
 const MAX_V4_PAYLOAD_BYTES: usize = 65_507;
 const MAX_V6_PAYLOAD_BYTES: usize = 65_527;
 const POLLED_AFTER_COMPLETION: &str = "polled after completion";
@@ -51,7 +52,7 @@ pub(crate) struct SendMeta {
 /// and packet information.
 pub(super) const CONTROL_BYTES: usize = space(2) + space(4) + space(20);
 
-/// What is known about an outgoing datagram.
+/// The state of an outgoing datagram.
 ///
 /// An event of a submitted datagram sets its next state. Without an event, the datagram counts as
 /// sent once its batch is assumed complete. Then sent and failed datagrams are freed, and the
@@ -65,9 +66,9 @@ pub(super) enum OutgoingState {
     Sent,
     /// The datagram found no space.
     NoSpace,
-    /// The datagram will be sent again at once.
+    /// The datagram will be queued again without waiting for space.
     Retry,
-    /// The runtime will split the payload into datagrams and send them at once.
+    /// The payload will be split into datagrams, which are queued instead.
     Split,
     /// The send failed, and the failure was recorded.
     Failed,
@@ -91,7 +92,7 @@ pub(crate) struct OutgoingDatagram {
     message: Option<SendMsgArgs>,
 }
 
-/// The arguments of a `sendmsg`: the header points to the rest.
+/// The arguments of a `sendmsg`. The header points to the other two fields.
 struct SendMsgArgs {
     header: MsgHeader,
     vector: IoVec,
@@ -263,8 +264,8 @@ impl DatagramSocket {
         }
     }
 
-    /// Queues a datagram unless too much is queued. Moves the datagram only once, to the memory
-    /// from which the kernel reads it.
+    /// Queues a datagram unless too much is queued. A datagram without segments is moved only once,
+    /// to the memory from which the kernel reads it.
     ///
     /// # Errors
     /// `WouldBlock` if too much is queued; the reason why an earlier datagram to the same
@@ -317,8 +318,8 @@ impl DatagramSocket {
         meta.segment_size.map_or(Ok(()), |size| check_segment(size, most))
     }
 
-    /// Queues a payload that consists of datagrams of `size` bytes, in pieces that the kernel takes
-    /// at once.
+    /// Queues a payload that consists of datagrams of `size` bytes, in pieces that each fit into
+    /// one send.
     fn queue_segments(
         &mut self,
         shared: &mut DatagramResources,
@@ -440,9 +441,9 @@ impl DatagramSocket {
         self.try_send(shared, state, &mut Some((Chunk::copied(buffer), meta)))
     }
 
-    /// Returns true if the datagram may go to the kernel next, without being split. A connected
-    /// socket may have a pending error of an earlier datagram, which is meant for receiving tasks,
-    /// so its datagrams are queued.
+    /// Returns true if the datagram may be sent directly: no datagram is queued before it, and it
+    /// fits into one send. The datagrams of a connected socket are always queued, because a direct
+    /// send could return an error of an earlier datagram, which is meant for receiving tasks.
     fn may_send_directly(&self, shared: &DatagramResources, len: usize, meta: &SendMeta) -> bool {
         let unsplit = meta
             .segment_size

@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 use std::os::fd::{FromRawFd, OwnedFd};
 
 /// The message of one `recvmsg`: a datagram, or several datagrams of one flow that the kernel
-/// coalesced into segments.
+/// coalesced.
 ///
 /// It is small, because each call on the way to the task moves it.
 #[derive(Debug)]
@@ -79,7 +79,6 @@ impl ReceivedMessage {
         name(self.head(), self.buffer.part(0..self.format.layout.payload_at()), self.format.layout)
     }
 
-    /// Returns the sender's address.
     #[inline]
     pub(crate) fn source(&self) -> Address {
         Address::from_bytes(self.name())
@@ -131,7 +130,8 @@ impl ReceivedMessage {
     /// Returns the bytes and the sender of a datagram on an internet socket.
     ///
     /// # Errors
-    /// `InvalidData` if it was cut.
+    /// `InvalidData` if the datagram was cut, or if the sender's address is not an internet
+    /// address.
     pub(crate) fn into_inet(self) -> io::Result<(Lease, SocketAddr)> {
         self.check_whole()?;
         let source = self.inet_source()?;
@@ -180,7 +180,7 @@ impl ReceivedMessage {
 }
 
 /// Returns the sender of a plain datagram: one that is whole, has no control messages, and comes
-/// from an internet address. A coalesced one has control messages.
+/// from an internet address. Coalesced datagrams have a control message, so they are not plain.
 #[inline]
 pub(super) fn plain_source(buffer: &Lease, layout: MessageLayout) -> Option<SocketAddr> {
     let front = buffer.part(0..layout.payload_at());

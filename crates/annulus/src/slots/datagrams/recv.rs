@@ -1,5 +1,5 @@
 //! Receiving datagrams: a slot has at most one receive in flight, which may return many datagrams.
-//! They are queued until a task takes them.
+//! Datagrams are queued until a task takes them.
 //!
 //! The number of undelivered datagrams is bounded: at the bound the receive is cancelled, and it is
 //! armed again once at most half of the bound is left. In the meantime the kernel queues datagrams;
@@ -36,7 +36,7 @@ enum RawDatagram {
         id: u16,
         len: u32,
     },
-    /// A datagram in heap memory, or one that turned out not to be plain.
+    /// A datagram in heap memory, or one in a pool buffer that is known not to be plain.
     Leased(Box<Lease>),
 }
 
@@ -54,7 +54,7 @@ pub(super) struct RecvState {
     max_datagram: Option<usize>,
     /// The kernel's last count of dropped datagrams, modulo 2^32.
     kernel_drops: u32,
-    /// The total number of dropped datagrams.
+    /// The total number of datagrams that the kernel has dropped.
     drops: u64,
     pub(super) waiters: Waiters,
 }
@@ -98,7 +98,7 @@ impl DatagramSocket {
     /// Returns the next message or, with `split`, one of the datagrams that the kernel coalesced.
     ///
     /// # Errors
-    /// The error that the kernel reports about an earlier datagram, once.
+    /// An error that the kernel reported for this socket. Each error is returned once.
     #[inline]
     pub(crate) fn poll_recv(
         &mut self,
@@ -154,7 +154,8 @@ impl DatagramSocket {
     /// Returns the next datagram and its sender, on an internet socket.
     ///
     /// # Errors
-    /// See [`poll_recv`](Self::poll_recv). `InvalidData` for a datagram that was cut.
+    /// See [`poll_recv`](Self::poll_recv). `InvalidData` for a datagram that was cut, or whose
+    /// sender has no internet address.
     #[inline]
     pub(crate) fn poll_recv_from(
         &mut self,
@@ -215,7 +216,7 @@ impl DatagramSocket {
         self.rx.waiters.leave(wait, &mut state.deferred.drops);
     }
 
-    /// Handles a dropped future that waited for a datagram.
+    /// Removes a dropped receive future from the queue, and notifies the next receiver.
     pub(crate) fn leave_recv(&mut self, state: &mut LoopState, id: &mut Option<WaiterId>) {
         state.deferred.drops.extend(self.rx.waiters.remove(id));
         self.notify_receivers(state);
@@ -369,8 +370,8 @@ impl DatagramSocket {
     }
 }
 
-/// Returns the memory of a datagram. With `kept`, a datagram is copied out of a pool that is short
-/// of buffers.
+/// Returns the memory of a datagram. With `kept`, a datagram is copied to the heap if its pool is
+/// short of buffers.
 #[inline]
 fn lease(shared: &DatagramResources, state: &mut LoopState, raw: RawDatagram, kept: bool) -> Lease {
     match raw {
@@ -419,7 +420,7 @@ impl Datagrams {
     }
 
     fn arm_listed(&mut self, state: &mut LoopState) {
-        // The first socket creates the pool.
+        // No pool exists before the first socket.
         let Some(pool) = &self.shared.pool else { return };
         let buffers = pool.with_kernel() as usize;
         let is_listed = |socket: &&mut DatagramSocket| socket.rx.arming == Arming::Listed;

@@ -1,10 +1,10 @@
 //! Sending datagrams.
 //!
-//! The datagrams queued in a turn are submitted with its one `io_uring_enter`, each as a send that
-//! does not wait and posts an event only if it fails. Once the driver has consumed all entries and
-//! taken all completions, datagrams without an event have been sent. Datagrams that found no space
-//! stay queued, and the slot waits for space. No send waits in the kernel, because Linux sends a
-//! Unix datagram empty when it retries it.
+//! The datagrams queued in a turn are submitted with the turn's one `io_uring_enter`, each as a
+//! send that does not wait and posts an event only if it fails. Once the driver has consumed all
+//! entries and taken all completions, datagrams without an event have been sent. Datagrams that
+//! found no space stay queued, and the slot waits for space. No send waits in the kernel, because
+//! Linux sends an empty datagram when it retries the send of a Unix datagram.
 //!
 //! An error belongs to its datagram and is returned by the next send to the same destination, or by
 //! a drain. An error that the kernel kept from an earlier datagram (an ICMP reply) goes to the
@@ -64,14 +64,14 @@ pub(super) struct SendState {
     pub(super) connected: bool,
     /// Whether the runtime splits datagrams, because the network device has refused to.
     pub(super) splits_here: bool,
-    /// Whether a datagram of the last batch was refused for lack of space that no event reports: at
-    /// a destination other than the peer, or in the kernel.
+    /// Whether a datagram of the last batch found no space, and no event will report space: at an
+    /// explicit destination of a Unix socket, or in kernel memory.
     pub(super) no_space_event: bool,
     /// Whether a poll for a writable socket is in flight.
     pub(super) awaits_writable: bool,
     /// Whether a retry timer is running.
     pub(super) awaits_retry: bool,
-    /// Delay of the next timer. It doubles after each wait without progress.
+    /// Delay of the next retry timer. It doubles after each wait without progress.
     retry: Duration,
     /// Whether the slot is in `TurnLists::sends`.
     pub(super) listed: bool,
@@ -105,10 +105,10 @@ impl SendState {
         (!waits || self.unordered) && self.in_flight.is_empty() && !self.queue.is_empty()
     }
 
-    /// Returns the size of a batch. Ordered Unix datagrams are sent one at a time: a second one
-    /// could find space after the first was refused, and overtake it. Without order, a refusal of a
-    /// Unix datagram says nothing about the next destination, so all are sent. On internet sockets,
-    /// the window limits the batch.
+    /// Returns the maximum number of datagrams in a batch. Ordered Unix datagrams are sent one at a
+    /// time: a second one could find space after the first was refused, and overtake it. Without
+    /// order, a refusal of a Unix datagram says nothing about the next destination, so all are
+    /// sent. On internet sockets, the window limits the batch.
     pub(super) fn batch(&self, domain: Domain) -> usize {
         match (domain, self.unordered) {
             (Domain::Unix, false) => 1,
@@ -117,9 +117,9 @@ impl SendState {
         }
     }
 
-    /// Returns the next datagram of a batch to complete. If order matters it is the last one, so
-    /// that datagrams that return to the front of the queue keep their order. Otherwise it is the
-    /// first, so that the first refused is the first deferred.
+    /// Returns the next datagram of a batch to complete. If order matters, returns the last one, so
+    /// that datagrams that return to the front of the queue keep their order. Otherwise returns the
+    /// first one, so that the datagram that was refused first is deferred first.
     #[inline]
     pub(super) fn next_to_settle(&mut self) -> Option<u32> {
         if self.unordered { self.in_flight.pop_front() } else { self.in_flight.pop_back() }
@@ -330,8 +330,8 @@ impl Datagrams {
         self.shared.turn_lists.sends = listed;
     }
 
-    /// Completes the sends that posted no event, after all entries were consumed and all
-    /// completions taken. Datagrams that can be sent now are sent in the next turn.
+    /// Completes the sends that posted no event. Called after all entries were consumed and all
+    /// completions were taken. Datagrams that are queued again are sent in the next turn.
     #[inline]
     pub(crate) fn assume_sends_complete(&mut self, state: &mut LoopState) {
         if self.shared.turn_lists.has_unconfirmed_sends() {

@@ -1,5 +1,5 @@
 //! Chunks waiting to be sent, and the headers and vectors of sends that carry several chunks.
-//! Headers and vectors do not move.
+//! Headers and vectors do not move, because the kernel reads them.
 #![allow(unsafe_code)]
 
 use crate::bytes::chunk::Chunk;
@@ -81,8 +81,8 @@ impl ChunkQueue {
     }
 
     /// Copies bytes to the end of the queue: into the last chunk, if the runtime owns its buffer
-    /// and it is not one of the first `flying` chunks, which the kernel reads. Returns the bytes of
-    /// memory added.
+    /// and it is not one of the first `flying` chunks, which the kernel reads. Returns the number
+    /// of bytes of memory added.
     pub(super) fn push_copy<'a>(
         &mut self,
         spares: &mut Spares,
@@ -191,8 +191,9 @@ impl SendVector {
             *vector = part;
             count += 1;
         }
-        // SAFETY: as above. The pointers are derived from the owner's raw pointer, so they stay
-        // valid after the reference is gone.
+        // SAFETY: the memory is valid as long as this value, and no send refers to it yet. The
+        // pointers are derived from the owner's raw pointer, so they stay valid after the reference
+        // is gone.
         unsafe {
             (*place).header = MsgHeader {
                 vectors: (&raw const (*place).vectors).cast(),

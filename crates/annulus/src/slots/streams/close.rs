@@ -114,7 +114,7 @@ impl Streams {
         self.close_if_done(state, slot);
     }
 
-    /// Discards the queued bytes of a handle and drops it: the connection is reset.
+    /// Drops a handle and discards its queued bytes, which resets the connection.
     pub(crate) fn abort(&mut self, state: &mut LoopState, slot: u32) {
         let stream = self.slots.get(slot);
         stream.give_up(&mut self.shared, state);
@@ -210,7 +210,7 @@ impl Streams {
     }
 
     /// Returns true if the peers have acknowledged what dropped streams sent, the kernel has taken
-    /// what the other streams had queued, and the kernel holds no memory of either.
+    /// what the other streams had queued, and the kernel holds no memory of any stream.
     pub(crate) fn all_sent(&mut self) -> bool {
         let is_sent =
             |stream: &mut Stream| stream.tx.is_quiet() && !stream.awaits_acknowledgement();

@@ -1,10 +1,10 @@
 //! The last step of closing a stream: reading and dropping received bytes that nobody has taken.
 //!
 //! A TCP socket that is closed with unread bytes, or that receives bytes after it was closed,
-//! resets the connection. The reset discards what this kernel has not delivered yet, although
-//! `shutdown` returned `Ok`. So a dropped stream ends its sending direction, drops what arrives,
-//! and is closed once nothing can be lost any longer. It waits for acknowledgements for at most the
-//! linger and reads a bounded number of bytes, and then closes anyway.
+//! resets the connection. The reset discards sent bytes that the peer has not received yet,
+//! although `shutdown` returned `Ok`. So a dropped stream ends its sending direction, drops what
+//! arrives, and is closed once nothing can be lost any longer. It waits for acknowledgements for at
+//! most the linger and reads a bounded number of bytes, and then closes anyway.
 #![allow(unsafe_code)]
 
 use super::{Stream, StreamResources, Streams, carriers};
@@ -21,7 +21,8 @@ use std::time::Duration;
 const MAX_DROPPED_BYTES: usize = 4 << 20;
 /// Bytes per read, into memory on the stack.
 const DRAIN_READ_BYTES: usize = 16 * 1024;
-/// Maximum time to wait for the peer's EOF once it has acknowledged everything.
+/// Maximum duration of a close whose sent bytes have all been acknowledged, so that it waits only
+/// for the peer's EOF.
 const MAX_WAIT_FOR_END: Duration = Duration::from_secs(1);
 /// Time until the first check for acknowledgements, which no event reports. It doubles up to
 /// `MAX_CHECK_DELAY`.
@@ -50,7 +51,7 @@ enum DrainOutcome {
 
 impl Stream {
     /// Drops what has arrived and returns true if the descriptor may be closed now. Otherwise an
-    /// event or a timer checks again. Nothing of the stream may be in flight.
+    /// event or a timer checks again. No operation of the stream may be in flight.
     pub(super) fn can_close(&mut self, shared: &StreamResources, state: &mut LoopState) -> bool {
         let is_open = self.tx.error.is_none() && self.rx.end.is_none();
         // Other code may still read from an exposed descriptor, so nothing is dropped.
@@ -131,7 +132,7 @@ impl Stream {
         }
     }
 
-    /// Ends the wait and cancels its operations.
+    /// Ends the wait and cancels its readiness poll and its timer.
     pub(super) fn end_closing_wait(&mut self, state: &mut LoopState) {
         if let Some(wait) = &mut self.closing_wait {
             wait.is_over = true;

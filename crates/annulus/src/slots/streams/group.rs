@@ -8,11 +8,9 @@ use annulus_kernel::Shutdown;
 use std::io;
 
 impl Stream {
-    /// Queues a chunk, unless the peer makes no room and the unsent bytes would then be above
-    /// `limit`, or are at the stream's allowance of memory. Returns false if so. A stream that
-    /// only waits for the end of the turn is not slow. The chunk is not copied, not even while the
-    /// peer makes no room, because all members share its memory.
-    ///
+    /// Queues a chunk and returns true, unless the stream is slow: a send waits, and the unsent
+    /// bytes would exceed `limit` or have reached the stream's memory allowance. The chunk is never
+    /// copied, because all members of the group share its memory.
     /// # Errors
     /// The error of an earlier send, or `BrokenPipe` if the stream has been shut down.
     pub(crate) fn enqueue_within(
@@ -34,8 +32,8 @@ impl Stream {
         Ok(true)
     }
 
-    /// Discards the queued chunks, except those that are in flight or partly sent, and queues this
-    /// one.
+    /// Discards the queued chunks, except those that are in flight or partly sent, and queues
+    /// `chunk`.
     ///
     /// # Errors
     /// The error of an earlier send, or `BrokenPipe` if the stream has been shut down.
@@ -62,7 +60,7 @@ impl Stream {
     /// and ends the receiving half, so that its task finds out.
     pub(crate) fn give_up_half(&mut self, shared: &mut StreamResources, state: &mut LoopState) {
         self.give_up(shared, state);
-        // The peer must see the reset and not an end.
+        // The peer must see the reset and not EOF.
         (self.tx.ending, self.tx.ended) = (true, true);
         _ = state.driver.kernel().shutdown(self.fd, Shutdown::Read);
     }

@@ -22,7 +22,7 @@ pub(super) struct MemoryPaused {
     slots: VecDeque<u32>,
     /// Number of slots that this sweep has not checked yet.
     pub(super) sweep: usize,
-    /// The lowest allowance since the sweep began.
+    /// The lowest allowance since the last sweep began.
     swept_at: usize,
     has_timer: bool,
 }
@@ -73,8 +73,9 @@ impl Streams {
         }
     }
 
-    /// Checks some paused streams once the allowance has risen by a quarter or memory is no longer
-    /// short. Checking removes reused slots: if there are many, all slots are checked.
+    /// Checks some paused streams once the allowance has risen by more than a quarter or, if memory
+    /// is no longer short, at all. If the list is much longer than the number of streams, checks
+    /// all slots to remove the reused ones.
     #[cold]
     fn sweep(&mut self, state: &mut LoopState) {
         let (allowance, streams) = (state.memory.allowance, self.slots.len());

@@ -85,7 +85,7 @@ pub(crate) struct StreamResources {
     turn_lists: TurnLists,
     memory_paused: MemoryPaused,
     recent_receivers: RecentReceivers,
-    /// Whether the runtime is ending, so that no close waits.
+    /// Whether the runtime is ending, so that no close waits for the peer.
     is_ending: bool,
 }
 
@@ -108,9 +108,9 @@ impl Stream {
         OpError::new(operation, peer, errno.into()).into()
     }
 
-    /// Returns true if the stream holds more than its allowance and must not receive. A fully
-    /// drained stream may still receive a little, however much it has queued to send: its peer may
-    /// be in the same state, and otherwise neither would read.
+    /// Returns true if the stream must not receive, because it has unread bytes and holds more than
+    /// its allowance. A stream without unread bytes may receive, however much it has queued to
+    /// send. Otherwise two peers in this state would wait for each other forever.
     #[inline]
     fn is_over(&self, allowance: usize) -> bool {
         self.rx.bytes > 0 && self.holds() > allowance
@@ -126,7 +126,7 @@ impl Stream {
 pub(crate) struct Streams {
     slots: Slab<Stream>,
     shared: StreamResources,
-    /// Highest number of streams since the heap was last trimmed.
+    /// Highest number of streams since the last call of [`trim`](Self::trim).
     most: usize,
 }
 

@@ -23,14 +23,14 @@ use rustix::io::Errno;
 use std::io;
 use std::task::{Context, Poll, Waker, ready};
 
-/// Number of consecutive receives that may fail for lack of a buffer before one goes to heap
-/// memory, although the pool counts buffers with the kernel. Other receives may have taken them
-/// first, or may hold them while they wait, as reads on Linux 6.1 do.
+/// Number of consecutive receives that may fail for lack of a buffer before the next one goes to
+/// heap memory, even if the pool counts buffers with the kernel. Other receives may have taken
+/// those buffers, or may hold them while they wait for data (Linux 6.1).
 const MAX_BUFFER_MISSES: u8 = 2;
 /// Received pieces up to this size, in bytes, are appended to the last queued buffer, so that many
 /// small pieces do not hold a buffer each.
 const SMALL_PIECE_BYTES: u32 = 8 * 1024;
-/// Minimum bytes that a receive is armed for when everything received has been delivered.
+/// Minimum number of bytes that the memory limit leaves to an armed receive.
 const MIN_RECEIVE_BYTES: usize = 4 * 1024;
 /// Bytes of a task that are prefetched before it runs.
 const PREFETCHED_TASK_BYTES: usize = 256;
@@ -118,7 +118,7 @@ impl Stream {
         Poll::Pending
     }
 
-    /// Ends forwarding to another stream, and lists this one for a receive.
+    /// Ends forwarding to another stream, and lists this stream for a receive.
     #[inline]
     fn ask(&mut self, shared: &mut StreamResources, state: &mut LoopState) {
         if self.carrier.is_some() {
@@ -200,9 +200,9 @@ impl Stream {
         }
     }
 
-    /// Arms a receive of at most `share` pool buffers, or into heap memory if the kernel has none.
-    /// `heap` is the number of heap receives that this turn may still start. Returns false if it is
-    /// used up; the stream then stays listed.
+    /// Arms a receive into at most `share` pool buffers. Without a share, or after repeated misses,
+    /// receives into heap memory. `heap` is the number of heap receives that this turn may still
+    /// start. Returns false if a heap receive is due and `heap` is 0; the stream then stays listed.
     #[inline]
     fn arm(&mut self, state: &mut LoopState, share: Option<u32>, heap: &mut usize) -> bool {
         if self.carrier.is_some()
@@ -301,15 +301,15 @@ impl Stream {
         let rx = &mut self.rx;
         if rx.bytes > 0 || rx.end.is_some() {
             let waker = rx.waker.take();
-            // The task runs later in this turn.
+            // The task runs soon.
             waker.iter().for_each(|waker| prefetch(waker.data(), PREFETCHED_TASK_BYTES));
             state.deferred.wakes.extend(waker);
         }
         self.go_on(shared, state);
     }
 
-    /// Lists the next receive, or cancels this one if memory is short and the stream holds more
-    /// than its allowance.
+    /// Lists the next receive, or cancels the current one if memory is short and the stream holds
+    /// more than its allowance.
     #[inline(always)]
     pub(super) fn go_on(&mut self, shared: &mut StreamResources, state: &mut LoopState) {
         self.recv_more(shared, state);
@@ -459,8 +459,8 @@ impl Streams {
     }
 
     /// Cancels multishot receives that were armed with a higher limit, now that the bound has been
-    /// lowered; they are armed again with the new one. Each long receive is cancelled at most once,
-    /// because its successor is short.
+    /// lowered. They are armed again with the new bound. Each long receive is cancelled at most
+    /// once, because its successor is short.
     #[cold]
     #[inline(never)]
     pub(crate) fn shorten_receives(&mut self, state: &mut LoopState) {

@@ -3,10 +3,11 @@
 //!
 //! At most one send is in flight on a stream. The first attempt (*now*) does not wait for space in
 //! the socket and posts no event if all of its bytes were sent, so that the response to a request
-//! does not wake the loop from its wait for the next one. If no event has arrived by the time the
-//! driver has consumed all entries and taken all completions, the send is assumed complete. An
-//! event means a short count or a full socket: the rest is then sent *waiting* for space.
-//! *Retrying* waits for a timer with nothing in flight. A *single* send takes another path: see
+//! does not wake the loop from its wait for the next request. If no event has arrived by the time
+//! the driver has consumed all entries and taken all completions, the send is assumed complete.
+//! After a short count, or if the socket was full, the rest is sent *waiting* for space. *Retrying*
+//! waits for a timer with nothing in flight. A *single* send takes another path: see `carriers`.
+//! Every phase returns to *idle*.
 //! `carriers`. Every phase returns to *idle*.
 #![allow(unsafe_code)]
 
@@ -76,7 +77,7 @@ pub(super) struct SendState {
 }
 
 impl SendState {
-    /// Returns true if a send waits for its peer or for memory.
+    /// Returns true if a send is in flight that may take long, or waits to be retried.
     #[inline]
     pub(super) fn is_waiting(&self) -> bool {
         !matches!(self.phase, SendPhase::Idle | SendPhase::Now)
@@ -307,7 +308,7 @@ impl Stream {
         if let Some(only) = tx.queue.only() {
             let bytes = &only.as_ref()[tx.first_sent..];
             let buffer = bytes.as_ptr();
-            // A chunk longer than 1 GiB is sent in pieces, as after a short count.
+            // A longer chunk is sent in several sends.
             let part = bytes.len().min(1 << 30);
             (tx.flying, tx.flying_chunks) = (part, 1);
             return SendMemory::Bytes { buffer, len: part as u32 };
@@ -339,8 +340,8 @@ impl Stream {
         }
     }
 
-    /// Accounts for `count` sent bytes, then continues with the rest, waiting for space, or with
-    /// what was queued in the meantime.
+    /// Accounts for `count` sent bytes. After a short count, sends the rest and waits for space.
+    /// Otherwise continues with what was queued in the meantime.
     #[inline]
     pub(super) fn sent(
         &mut self,
@@ -364,7 +365,6 @@ impl Stream {
         if tx.bytes <= bound {
             state.deferred.wakes.extend(tx.waker.take());
         }
-        // Usually nothing is left to do.
         if tx.bytes == 0 && !tx.refuses() && !self.memory_paused {
             return;
         }
@@ -390,7 +390,7 @@ impl Stream {
     #[inline]
     pub(super) fn resume_send(&mut self, shared: &mut StreamResources, state: &mut LoopState) {
         if self.tx.error.is_some() {
-            // The stream was given up in the meantime.
+            // After an error, nothing more is sent.
             self.discard_unsent(state);
         }
         if self.tx.bytes == 0 {
@@ -404,7 +404,7 @@ impl Stream {
         self.recv_if_memory_paused(shared, state);
     }
 
-    /// Resumes receiving if the stream was paused: it holds less after a send.
+    /// Resumes receiving if the memory limit has paused the stream, which holds less after a send.
     #[inline]
     fn recv_if_memory_paused(&mut self, shared: &mut StreamResources, state: &mut LoopState) {
         if self.memory_paused {

@@ -1,11 +1,10 @@
-//! Multishot receives whose last wake-up the kernel has lost.
+//! Detects multishot receives that the kernel never ends although their socket has hung up.
 //!
-//! If data and a reset arrive together, the kernel may deliver the data and lose the receive:
-//! nothing ends it although the socket has hung up (Linux 6.18: 39 of 504,411 such connections;
-//! `tools/peers/lost-wake-up.c` reproduces it without annulus). So a stream that has received data
-//! and then been silent for a while is checked once, together with all others like it, by a poll
-//! that does not wait. A receive on a socket that has hung up is cancelled; armed again, it returns
-//! the reason.
+//! If data and a reset arrive together, the kernel may deliver the data and never end the receive
+//! (Linux 6.18: 39 of 504,411 such connections; `tools/peers/lost-wake-up.c` reproduces it without
+//! annulus). So streams that have received data and then been silent for a while are checked once,
+//! by a poll that does not wait. If a socket has hung up, its receive is cancelled. The next
+//! receive returns the reason.
 
 use super::recv::USUAL_OUTCOME;
 use super::{Stream, StreamResources, Streams};
@@ -52,7 +51,8 @@ impl Stream {
 }
 
 impl Streams {
-    /// Handles the end of a period.
+    /// Checks the streams that received data in the last period but not in this one, and starts the
+    /// next period.
     #[cold]
     #[inline(never)]
     pub(crate) fn on_idle_check(&mut self, state: &mut LoopState) {

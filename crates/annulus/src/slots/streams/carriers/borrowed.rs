@@ -6,9 +6,10 @@
 //! as usual. The bytes sent this way are bounded per turn, so that a task whose peer takes
 //! everything at once does not starve other tasks.
 //!
-//! One call per stream costs more than copying the bytes of all streams and sending them with one
-//! call, because the copies stay in the cache. So the first write of a turn is sent directly from
-//! [`MIN_FIRST_DIRECT_BYTES`], and further writes only from [`MIN_NEXT_DIRECT_BYTES`].
+//! For small writes, one call per stream costs more than copying the bytes of all streams and
+//! sending them with one call, because the copies stay in the cache. So the first write of a turn
+//! is sent directly from [`MIN_FIRST_DIRECT_BYTES`], and further writes only from
+//! [`MIN_NEXT_DIRECT_BYTES`].
 
 use super::Carrier;
 use crate::errors::Operation;
@@ -135,7 +136,7 @@ impl Stream {
     }
 
     /// Sends the queued bytes at once. With `more`, pages of a file will follow at once. Returns
-    /// false if that was not possible.
+    /// false if nothing is queued or the stream may not send directly now.
     ///
     /// # Errors
     /// The error of the send.
@@ -202,8 +203,8 @@ impl Stream {
         filled.count()
     }
 
-    /// Handles a refused send. If the socket has no space or the system no memory, everything is
-    /// queued. Any other error ends the sending direction.
+    /// Handles a refused send. Returns `Ok` if the socket has no space or the system no memory, and
+    /// the caller queues everything. Any other error ends the sending direction.
     #[cold]
     fn refused(
         &mut self,

@@ -139,7 +139,7 @@ impl Stream {
     }
 
     /// Wakes the task and stops forwarding if the task has something to do. Then lists the next
-    /// receive or cancels this one.
+    /// receive or cancels the current one.
     fn after_forward(&mut self, shared: &mut StreamResources, state: &mut LoopState) {
         let at_limit = self.forward().is_none_or(|forward| forward.left == 0);
         let rx = &mut self.rx;

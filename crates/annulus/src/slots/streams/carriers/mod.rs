@@ -4,8 +4,8 @@
 //! The files next to this directory are the state machine of a stream, which knows no carrier. They
 //! call the functions here at the points where a carrier may act, and continue as for a plain
 //! socket if it does not. A new carrier needs a file, a variant, and an arm in each `match`.
-//! `borrowed` and `zero_copy`, and the pages of files in `single`, are ways in which a plain socket
-//! sends; `single` has what the stream needs to know about single sends in flight.
+//! `borrowed` and `zero_copy` are ways in which a plain socket sends. `single` describes the single
+//! sends in flight.
 
 mod borrowed;
 mod link;
@@ -34,7 +34,8 @@ pub(super) enum Carrier {
     Descriptors(ScmRights),
     /// Through a pipe, which is read and written by system calls.
     Pipe(SigPipe),
-    /// Through a plain socket, and to or from another one without a task.
+    /// Through a plain socket that is linked to another one: bytes pass between them without a
+    /// task.
     Link(Link),
 }
 
@@ -64,7 +65,7 @@ impl Stream {
     }
 }
 
-/// Handles a task that asks for bytes: bytes received from now on wait for it.
+/// Handles a task that asks for bytes: bytes received from now on wait for the task.
 #[cold]
 pub(super) fn on_ask(stream: &mut Stream) {
     match stream.carrier.as_deref() {

@@ -52,7 +52,7 @@ pub(super) fn on_ready(stream: &mut Stream, state: &mut LoopState) -> bool {
     true
 }
 
-/// Reads into heap memory, which holds no unread bytes because a task waits.
+/// Reads into new heap memory. The stream has no unread bytes, because a task waits for some.
 fn read_available(stream: &mut Stream, state: &LoopState) -> Result<usize, Errno> {
     let available = pipe::available(stream.fd)?.clamp(1, MAX_READ_BYTES) as u32;
     let size = state.memory.piece(available);

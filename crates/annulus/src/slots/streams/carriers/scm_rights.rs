@@ -71,7 +71,8 @@ impl Stream {
     }
 }
 
-/// Receives a message if a task waits and the turn may still start a receive into heap memory.
+/// Receives a message into heap memory if a task waits. Returns false if a task waits but `heap`,
+/// the number of heap receives that this turn may still start, is 0.
 pub(super) fn arm(stream: &mut Stream, state: &mut LoopState, heap: &mut usize) -> bool {
     if !stream.rx.idle_unless_awaited() {
         return true;
@@ -88,7 +89,8 @@ pub(super) fn arm(stream: &mut Stream, state: &mut LoopState, heap: &mut usize) 
     true
 }
 
-/// Keeps the bytes and descriptors of a finished receive. The stream then continues as a plain one.
+/// Keeps the bytes and descriptors of a finished receive. Always returns false, because the stream
+/// then continues like a plain one.
 pub(super) fn on_ready(stream: &mut Stream, state: &LoopState, event: &Event) -> bool {
     let Some(scm_rights) = stream.scm_rights() else { return false };
     let (Some(buffer), Ok(len)) = (scm_rights.buffer.take(), event.result) else { return false };

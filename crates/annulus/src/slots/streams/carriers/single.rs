@@ -1,9 +1,8 @@
 //! Single sends: sends of a plain socket that take a special path. The stream knows that one is in
 //! flight, but not its kind.
 //!
-//! One kind is pages of files, which a system call on the loop sends (`fs/send.rs`) while nothing
-//! of the stream is queued or in flight. If the socket has no space, the driver reports when it
-//! does.
+//! Pages of files, for example, are sent by a system call on the loop (`fs/send.rs`) while nothing
+//! of the stream is queued or in flight. If the socket has no space, a poll reports when it does.
 
 use super::zero_copy;
 use crate::slots::loop_state::LoopState;
@@ -25,7 +24,8 @@ pub(crate) use super::zero_copy::{is_for, send};
 pub(crate) enum SingleSend {
     /// Zero-copy; the number of sent bytes is not known yet.
     ZeroCopy,
-    /// A zero-copy send with a short count: it is handled once its memory is free.
+    /// A zero-copy send that did not send everything. Its result is handled once its memory is
+    /// free.
     AwaitingMemory,
     /// A poll for space, after which pages of a file can be sent: see [`PageSink`].
     Polling,
@@ -40,7 +40,7 @@ pub(crate) struct SingleSends {
     pub(super) zero_copy: u32,
     /// Zero-copy sends whose memory the kernel may still read.
     pub(super) unnotified: u32,
-    /// The socket cannot send without a copy.
+    /// Whether a zero-copy send was refused, so that the stream copies from now on.
     pub(super) copies: bool,
     /// How to send pages of files, once the socket has been prepared for them.
     pub(super) pages: Option<SigPipe>,
@@ -63,7 +63,7 @@ pub(crate) fn on_event(
 ) {
     match single {
         SingleSend::Polling | SingleSend::StoppingPoll => on_space(streams, state, event),
-        // Their events have tokens of their own.
+        // Zero-copy sends have tokens of their own, so this event is late.
         SingleSend::ZeroCopy | SingleSend::AwaitingMemory => state.late(event),
     }
 }
@@ -96,7 +96,7 @@ impl Stream {
     /// under a simulated kernel, which has no pages.
     ///
     /// # Errors
-    /// The system's error.
+    /// The system's error if the socket cannot be prepared.
     pub(crate) fn page_sink(&mut self, state: &LoopState) -> io::Result<Option<PageSink>> {
         let signal = match self.tx.single.pages {
             Some(signal) => signal,

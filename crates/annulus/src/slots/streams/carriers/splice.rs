@@ -1,12 +1,12 @@
 //! Long transfers between two linked sockets (see `link`), whose bytes go through a kernel pipe
 //! instead of through the process.
 //!
-//! A link switches to a pipe after several consecutive receives of many bytes each, and back once
-//! receives are small. The source then polls for readiness instead of receiving. At that event the
-//! socket's bytes are moved into a pipe, and at the end of the turn from there to the target, as
-//! one of its sends. The pipe's bytes come before the queue and count as unsent. Then the source is
-//! armed again. A target with anything unsent uses no pipe; if its peer is slow, the task waits
-//! until everything has been sent.
+//! A link switches to a pipe after several consecutive large receives, and back after several small
+//! ones. While it uses a pipe, the source polls for readiness instead of receiving. When the source
+//! is ready, its bytes are moved into a pipe, and at the end of the turn from there to the target,
+//! as one of the target's sends. The pipe's bytes come before the queue and count as unsent. Then
+//! the source is armed again. A target with anything unsent uses no pipe; if its peer is slow, the
+//! task waits until everything has been sent.
 //!
 //! A pipe belongs to a stream only while it holds bytes. Anything but plain bytes from the source,
 //! such as its end or an urgent mark, is left to a receive.

@@ -75,7 +75,7 @@ pub(crate) fn send(
 }
 
 impl Stream {
-    /// Handles the result: the stream continues unless it has to wait for its memory.
+    /// Handles the result: the stream continues unless it has to wait until its memory is free.
     fn on_result(
         &mut self,
         shared: &mut StreamResources,
@@ -127,8 +127,9 @@ impl Stream {
         }
     }
 
-    /// Handles a send with a short count. If nothing can be sent without a copy, because the socket
-    /// does not support it or no more memory may be locked, the stream copies from now on.
+    /// Handles a send that did not send everything. If nothing can be sent without a copy, because
+    /// the socket does not support it or no more memory may be locked, the stream copies from now
+    /// on.
     fn on_sent_partly(
         &mut self,
         shared: &mut StreamResources,
