@@ -127,7 +127,7 @@ mod waiters;
 /// ```
 #[doc(inline)]
 pub use annulus_driver::Counter;
-/// The counters of a runtime, and the amounts that it holds now: see [`counters`].
+/// The counters of a runtime, and the amounts of memory that it holds now: see [`counters`].
 ///
 /// ```
 /// use annulus::{Counters, net::UnixStream};
@@ -193,7 +193,7 @@ pub use annulus_driver::Counters;
 ///
 /// ```compile_fail
 /// #[annulus::main]
-/// async fn main(arguments: Vec<String>) {} // Nothing passes them.
+/// async fn main(arguments: Vec<String>) {} // Nothing passes arguments to it.
 /// ```
 #[cfg(feature = "macros")]
 #[doc(inline)]
@@ -223,7 +223,7 @@ pub use annulus_macros::main;
 /// #[annulus::test(start_paused = true)]
 /// async fn a_day_passes() {
 ///     let start = annulus::time::Instant::now();
-///     annulus::time::sleep(std::time::Duration::from_secs(86_400)).await; // At once.
+///     annulus::time::sleep(std::time::Duration::from_secs(86_400)).await; // Takes no real time.
 ///     assert!(start.elapsed().as_secs() >= 86_400);
 /// }
 /// ```

@@ -1,11 +1,10 @@
 //! The memory that streams and datagram sockets hold, measured once per turn, and how much each
 //! stream may therefore hold.
 //!
-//! Sums are kept where bytes are counted anyway: the pools count the bytes that receives have
-//! written to their buffers, and a [`Meter`] counts heap memory. The sum and the limit determine a
-//! stream's *allowance* and the *budget* of the turn's receives. A stream above its allowance is
-//! *paused*: it arms no receive, and its sends wait. Paused streams are in a list, which is
-//! searched when the allowance rises.
+//! The pools count the bytes that receives have written to their buffers, and a [`Meter`] counts
+//! heap memory. Their sum and the limit determine a stream's *allowance* and the *budget* of the
+//! turn's receives. A stream above its allowance is *paused*: it arms no receive, and its sends
+//! wait. Paused streams are in a list, which is searched when the allowance rises.
 //!
 //! Long before streams are paused, the bounds of each stream are lowered. Large bounds make fast
 //! streams faster. But if many streams are fast, or if peers do not read, the process holds the sum
@@ -31,16 +30,16 @@ pub use limit::MemoryLimit;
 /// Bytes that each stream may hold as long as the limit is not exceeded. Beyond the limit, only
 /// streams that hold nothing continue.
 const MIN_STREAM_BYTES: usize = 8 * 1024;
-/// One part in this many of the limit is reserved for streams that hold little.
+/// The fraction 1/`RESERVED_PART` of the limit is reserved for streams that hold little.
 const RESERVED_PART: usize = 4;
-/// A single stream may hold one part in this many of the free memory.
+/// A single stream may hold 1/`STREAM_PART` of the free memory.
 const STREAM_PART: usize = 8;
 /// Minimum budget of receives in bytes, however little memory is free.
 const MIN_RECEIVE_BUDGET_BYTES: usize = 64 * 1024;
 
 /// Bytes in use by a runtime's sockets above which the bounds of each stream are lowered.
 const LOWERING_MARK_BYTES: usize = 6 << 20;
-/// The bounds that apply above the mark.
+/// The highest bounds that apply above [`LOWERING_MARK_BYTES`].
 const LOWERED_BOUNDS: StreamBounds = StreamBounds { receive: 16 << 10, send: 4 << 10 };
 
 /// The bytes that a stream may hold.
@@ -124,23 +123,19 @@ impl Memory {
             .map_or(ReceiveBudget::UNLIMITED, |limit| budget(limit.bytes(), limit.bytes() / 2))
     }
 
-    /// Returns the limit, if there is one.
     pub(crate) fn limit(&self) -> Option<&MemoryLimit> {
         self.limit.as_ref()
     }
 
-    /// Returns the number of paused streams.
     pub(crate) fn streams_paused(&self) -> usize {
         self.streams_paused
     }
 
-    /// Counts a stream that is paused.
     pub(crate) fn add_paused(&mut self) {
         self.streams_paused += 1;
         self.limit.iter().for_each(MemoryLimit::add_paused);
     }
 
-    /// Stops counting a stream that is no longer paused.
     pub(crate) fn sub_paused(&mut self) {
         self.streams_paused -= 1;
         self.limit.iter().for_each(|limit| limit.sub_paused(1));
@@ -152,7 +147,8 @@ impl Memory {
         self.is_tight
     }
 
-    /// Returns the size of a receive into heap memory.
+    /// Returns the size of a receive into heap memory: `most`, but at most 4 KiB while memory is
+    /// short.
     pub(crate) fn piece(&self, most: u32) -> u32 {
         if self.is_tight { most.min(4096) } else { most }
     }
@@ -166,8 +162,8 @@ impl Memory {
         (total >= self.much).then_some(total)
     }
 
-    /// Sets how much streams may hold if all runtimes hold `total` bytes and this one uses
-    /// `in_use`. Returns the changes.
+    /// Sets how much streams may hold if all runtimes hold `total` bytes and this runtime uses
+    /// `in_use` bytes. Returns the changes.
     pub(crate) fn allow(&mut self, total: usize, in_use: usize) -> BoundChanges {
         let was_lowered = self.is_lowered;
         // The bounds rise only at half the mark. Otherwise they would keep falling and rising.
@@ -195,15 +191,15 @@ impl Memory {
         let total = total.max(limit / 2);
         let budget = budget(limit, total);
         self.is_tight = budget.is_tight;
-        // Once the limit has been exceeded, the allowance stays zero until there is some room.
-        // Otherwise all streams would keep stopping and continuing.
+        // Once the limit has been exceeded, the allowance stays zero until a sixteenth of the limit
+        // is free. Otherwise all streams would keep stopping and continuing.
         let margin = if self.is_tight && self.allowance == 0 { limit / 16 } else { 0 };
         self.allowance = allowance(limit, total + margin);
         budget
     }
 }
 
-/// The changes that a new sum has caused.
+/// The changes that [`Memory::allow`] has made.
 pub(crate) struct BoundChanges {
     /// The new budget of receives, if it changes.
     pub(crate) budget: Option<ReceiveBudget>,
@@ -294,7 +290,7 @@ impl Deref for HeapMemory {
 
 impl DerefMut for HeapMemory {
     fn deref_mut(&mut self) -> &mut [u8] {
-        // SAFETY: as for `deref`, and this owner is borrowed exclusively.
+        // SAFETY: the pointer comes from a box in `new`, and `self` is borrowed exclusively.
         unsafe { self.bytes.as_mut() }
     }
 }

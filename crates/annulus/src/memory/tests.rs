@@ -16,11 +16,10 @@ use std::time::Duration;
 const LIMIT_BYTES: usize = 16 << 20;
 /// Maximum bytes per chunk that a peer sends.
 const CHUNK_BYTES: usize = 4000;
-/// Numbers of peers that do not read, and of peers that do.
+/// Number of peers that send without reading.
 const SILENT_PEERS: usize = 120;
 const READING_PEERS: usize = 5;
 
-/// Returns the bytes that the runtime holds.
 fn held() -> usize {
     counters().expect("not in a runtime").memory_held as usize
 }
@@ -31,7 +30,6 @@ async fn pair(listener: &TcpListener) -> io::Result<(TcpStream, TcpStream)> {
     Ok((client, server))
 }
 
-/// Sends received bytes back.
 async fn echo(mut stream: TcpStream) -> io::Result<()> {
     while let Some(lease) = stream.recv().await? {
         stream.send(lease).await?;
@@ -46,7 +44,7 @@ async fn flood(mut stream: TcpStream, size: usize) -> io::Result<()> {
     }
 }
 
-/// Sends pings. Each must be answered in time.
+/// Sends pings, and panics if one is not answered within a minute.
 async fn ping(mut stream: TcpStream, answered: Rc<Cell<u64>>) -> io::Result<()> {
     loop {
         stream.send("ping").await?;
@@ -278,7 +276,7 @@ fn memory_of_a_flood_is_returned_within_a_minute_of_light_load() {
     assert!(left <= 256 * 1024, "{left} of {flooded} bytes are left");
 }
 
-/// Bytes that a peer that reads nothing sends.
+/// Number of bytes that the peer sends to the first stream.
 const SENT_BYTES: usize = 64 << 10;
 
 /// Queues `held` unsent bytes on one stream and `hoarded` on another; their peers do not read.
@@ -286,7 +284,7 @@ const SENT_BYTES: usize = 64 << 10;
 fn receives(held: usize, hoarded: usize) {
     let sim = Sim::builder(1).build();
     let limit = MemoryLimit::new(LIMIT_BYTES);
-    // The small bound makes the receive be armed again after few bytes.
+    // With a small bound, the receive is armed again after few bytes.
     let builder = Runtime::builder().recv_bound(4096).send_bound(1 << 20);
     let ran = run_on(&sim, builder.memory_limit(limit.clone()), async {
         let listener = TcpListener::bind("127.0.0.1:7000")?;

@@ -65,8 +65,8 @@ struct Load {
     /// Connections that were busy here, in this period and in the previous one. The index is the
     /// period modulo 2.
     busy: [Count; 2],
-    /// Connections that have arrived from another shard in this period, and those that have left
-    /// for one.
+    /// Connections that arrived from another shard in this period (`came`), and connections that
+    /// moved to another shard (`left`).
     came: Count,
     left: Count,
 }
@@ -115,7 +115,7 @@ impl Balance {
     /// Returns a counter for one connection of a shard.
     ///
     /// # Panics
-    /// If no such shard exists.
+    /// If `shard` is out of range.
     pub fn connection(&self, shard: usize) -> Balanced {
         let shards = self.0.shards.len();
         assert!(
@@ -135,7 +135,8 @@ impl Balance {
         now
     }
 
-    /// Returns the shard to which a connection of this shard should move in this period.
+    /// Returns the shard to which a connection of this shard should move in this period, if any,
+    /// and counts the move.
     fn target(&self, shard: usize, period: u64) -> Option<usize> {
         let shards = &self.0.shards;
         let expected = shards[shard].expected(period);

@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
 
 /// Maximum number of connections in transit to a shard. Beyond that, the accepting shard keeps
-/// them.
+/// further connections.
 const MAX_IN_TRANSIT: usize = 1024;
 
 /// How accepted connections are distributed over shards.
@@ -71,7 +71,7 @@ enum Unopened {
 #[derive(Debug)]
 struct Route {
     inbox: Sender<Parts>,
-    /// Connections that have been passed on but are not streams there yet.
+    /// Number of connections that have been sent to that shard and are not streams there yet.
     in_transit: Arc<AtomicUsize>,
 }
 
@@ -113,8 +113,8 @@ impl ShardedListener {
     ///
     /// # Errors
     /// `InvalidInput` if the listener was created for another number of shards, if this shard has
-    /// already opened it, or with [`Spread::Cpu`] if the shard is not pinned to a CPU. Outside a
-    /// runtime.
+    /// already opened it, or with [`Spread::Cpu`] if the shard is not pinned to a CPU. Fails
+    /// outside a runtime.
     pub fn open(&self, shard: &Shard) -> io::Result<ShardListener> {
         if shard.count() != self.count {
             let (made, opened) = (self.count, shard.count());
@@ -197,13 +197,13 @@ impl Unopened {
 /// Shards::new(2).pinning(Pinning::None).run(async |shard| {
 ///     let mut mine = listener.open(&shard)?;
 ///     if shard.index() != 0 {
-///         // Ends once shard 0, which accepts for all, has dropped its listener.
+/// The loop ends once shard 0, which accepts for all, has dropped its listener.
 ///         while let Some((mut stream, _peer)) = mine.accept().await? {
 ///             stream.send("hello").await?;
 ///         }
 ///         return Ok(());
 ///     }
-///     // The client's stream is open on shard 0, so shard 1 has the fewest.
+/// The client's stream is open on shard 0, so shard 1 has the fewest streams.
 ///     let mut client = TcpStream::connect(listener.local_addr()).await?;
 ///     let accepting = annulus::spawn(async move { mine.accept().await.map(drop) });
 ///     assert_eq!(&*client.recv_exact(5).await?, b"hello");
@@ -285,11 +285,11 @@ impl ShardListener {
     }
 }
 
-/// Passes a connection to the shard with the fewest streams. Returns it if that is this shard or
-/// the shard's inbox is full.
+/// Passes a connection to the shard with the fewest streams. Returns the connection if that is this
+/// shard, or if that shard's inbox is full.
 fn distribute(parts: Parts, routes: &[Route], this: &Shard) -> Option<Parts> {
     let load = |(route, handle): (&Route, &Handle)| {
-        // In this order: see `adopt`.
+        // The order of the two reads matters: see `adopt`.
         route.in_transit.load(Ordering::Acquire) + handle.streams()
     };
     let shards = routes.iter().zip(this.handles()).enumerate();

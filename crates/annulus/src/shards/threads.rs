@@ -377,7 +377,7 @@ impl<E: fmt::Debug> fmt::Debug for Cause<E> {
 }
 
 impl From<ShardError<io::Error>> for io::Error {
-    /// Keeps the kind of the error, and adds the shard to its text.
+    /// Keeps the kind of an I/O error, and adds the shard to the text.
     fn from(error: ShardError<io::Error>) -> Self {
         let text = error.to_string();
         match error.cause {

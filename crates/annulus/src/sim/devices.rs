@@ -23,7 +23,7 @@ struct HostDevice {
 /// The effect of a disturbance on a device, on top of the program's settings.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum DeviceOverlay {
-    /// Operations take longer, by this mean.
+    /// Operations take longer by this time on average.
     Slow(Duration),
     Failing,
     Full,

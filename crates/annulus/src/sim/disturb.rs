@@ -122,7 +122,7 @@ enum Effect {
     Pair(IpAddr, IpAddr, Overlay),
     Reset(IpAddr, IpAddr),
     Device(IpAddr, DeviceOverlay),
-    /// Contains the host's index.
+    /// Contains the host's index, like `PowerCut`.
     Crash(usize),
     PowerCut(usize),
 }
@@ -319,7 +319,7 @@ thread_local! {
     static TALLY: Cell<Tally> = const { Cell::new(Tally::NONE) };
 }
 
-/// Counts of the disturbances of some runs.
+/// Counts of the disturbances of one or several runs.
 #[derive(Clone, Copy)]
 pub(super) struct Tally {
     /// Number of requests for disturbances.

@@ -29,7 +29,6 @@ pub(super) fn boxed<E: Into<Failure> + 'static>(
     Box::pin(async { program.await.map_err(Into::into) })
 }
 
-/// The program that a host runs.
 pub(super) enum Program {
     Service(Box<dyn FnMut() -> Main>),
     Client(Main),
@@ -77,7 +76,8 @@ pub(super) struct Host {
     pub(super) added_at: &'static Location<'static>,
     /// Whether the host runs a service. Otherwise it is a client.
     pub(super) is_service: bool,
-    /// `None` while it is being started, once a client has been started, and after the run.
+    /// `None` while the program is being started, once a client has been started, and after the
+    /// run.
     pub(super) program: Option<Program>,
     /// `None` before the start, after a crash or a fatal signal, and while the host takes a turn.
     pub(super) running: Option<Running>,
@@ -141,8 +141,8 @@ impl Running {
         Ok(is_idle)
     }
 
-    /// Delivers a signal. Returns false if the program does not catch it, or if it ends the program
-    /// anyway.
+    /// Delivers a signal. Returns false if the signal ends the program, because it is not caught,
+    /// or because it repeats a request to end.
     pub(super) fn signal(&self, signal: Signal) -> bool {
         let core = self.runtime.core();
         core.simulated_signals.deliver(signal.number(), core.kernel.now())
@@ -166,7 +166,7 @@ impl Running {
         }
     }
 
-    /// Returns the first task's panic that the program can no longer take, if any.
+    /// Returns the first panic of a task that the program can no longer take, if any.
     pub(super) fn lost_panic(&self) -> Option<&LostPanic> {
         self.runtime.core().remote.lost_panic()
     }

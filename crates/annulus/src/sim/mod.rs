@@ -139,7 +139,7 @@ pub use annulus_sim::{Counts, Sim};
 /// # std::io::Result::Ok(())
 /// ```
 ///
-/// A device that is slow, full or fails, from some moment on:
+/// A device that is full from some moment on:
 ///
 /// ```
 /// use annulus::fs;
@@ -169,7 +169,7 @@ pub use annulus_sim::{Device, Disk};
 /// run_on(&sim, annulus::Runtime::builder(), async {
 ///     let (mut one, mut two) = UnixStream::pair()?;
 ///     one.send("a message").await?;
-///     assert_eq!(&*two.recv_exact(9).await?, b"a message"); // Gathered.
+///     assert_eq!(&*two.recv_exact(9).await?, b"a message");
 ///     std::io::Result::Ok(())
 /// })?;
 /// # std::io::Result::Ok(())

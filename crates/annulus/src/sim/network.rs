@@ -38,8 +38,9 @@ const LOCALHOST: &str = "localhost";
 /// [disk](Self::disk), which begins as a copy of the kernel's
 /// ([`SimBuilder::disk`](super::SimBuilder::disk)). All hosts share the paths of Unix sockets.
 ///
-/// A program may hold the network. The network is still freed, because its [run](Self::run) drops
-/// all programs at the end. A network that never runs is freed only if no program holds it.
+/// A program may hold a clone of the network. The network is still freed, because its
+/// [run](Self::run) drops all programs at the end. A network that never runs is freed only if no
+/// program holds it.
 ///
 /// ```
 /// use annulus::net::{TcpListener, TcpStream};
@@ -102,7 +103,7 @@ pub(super) struct NetworkState {
     pub(super) sim: Rc<Sim>,
     /// The settings of each host's runtime.
     builder: Builder,
-    /// The hosts, in the order in which they were added. Their indices are their numbers.
+    /// The hosts, in the order in which they were added. A host is identified by its index.
     pub(super) hosts: RefCell<Vec<Host>>,
     pub(super) names: Names,
     /// Changes that programs have requested, to be applied before the next turns.
@@ -168,10 +169,10 @@ impl Network {
         Self { shared: Rc::new(shared) }
     }
 
-    /// Adds a host that runs a service: `program` is called when the run starts and after each
-    /// crash. The tasks that it has spawned continue after its future ends. An error or panic of
-    /// the program ends the run, and so does a task's [panic](Self#panics-of-programs) that the
-    /// program does not take.
+    /// Adds a host that runs a service: `program` is called when the run starts and each time the
+    /// host is restarted. The tasks that it has spawned continue after its future ends. An error or
+    /// panic of the program ends the run, and so does a task's [panic](Self#panics-of-programs)
+    /// that the program does not take.
     ///
     /// # Errors
     /// Returns an error if a host with this name exists; if the name is empty, an address, or
@@ -320,7 +321,7 @@ impl Network {
     /// - A name that was created, renamed or removed since the last sync of its *directory* may
     ///   still have its old state.
     /// - A file may have its new length without the bytes, which are then zeros.
-    /// - A write past the cache that is in flight may have reached the device in part.
+    /// - A write in flight that bypasses the page cache may have reached the device in part.
     ///
     /// ```
     /// use annulus::fs::{self, File};
@@ -368,9 +369,9 @@ impl Network {
         Ok(())
     }
 
-    /// Returns a copy of a host's disk as it is at this moment, with its page cache. Pass it to
-    /// [`set_disk`](Self::set_disk) of another network to continue there, after
-    /// [`Disk::after_power_cut`] if the end of the run is a power cut.
+    /// Returns a copy of a host's disk as it is at this moment, with its page cache. To continue on
+    /// another network, pass the copy to that network's [`set_disk`](Self::set_disk). If the run
+    /// should end with a power cut, call [`Disk::after_power_cut`] first.
     ///
     /// # Errors
     /// Returns an error if the name is unknown.
@@ -395,7 +396,7 @@ impl Network {
         Ok(())
     }
 
-    /// Replaces the device of a host's disk: a slower one, one that fails, or one that is full.
+    /// Replaces the device of a host's disk, for example by one that is slower, fails or is full.
     /// [Disturbances](Self::disturb) are added to it.
     ///
     /// ```
@@ -440,13 +441,13 @@ impl Network {
         Ok(())
     }
 
-    /// Sends a signal to the program of a host, as to a process. The program receives it if it
-    /// catches it ([`signals`](crate::signal::signals),
+    /// Sends a signal to the program of a host, as to a process. The program receives the signal if
+    /// it catches it ([`signals`](crate::signal::signals),
     /// [`until_terminated`](crate::signal::until_terminated)). A program that has never caught the
-    /// signal ends as a process would, and its connections are closed, until the host is [started
-    /// again](Self::bounce). SIGCHLD, SIGCONT, SIGURG and SIGWINCH are ignored instead. A host that
-    /// is down receives no signals. If the program returns, tasks that it has spawned continue, as
-    /// after any end of a program.
+    /// signal ends as a process would: its connections are closed, and the host is down until it is
+    /// [started again](Self::bounce). SIGCHLD, SIGCONT, SIGURG and SIGWINCH are ignored instead. A
+    /// host that is down receives no signals. If the program returns, tasks that it has spawned
+    /// continue, as after any end of a program.
     ///
     /// ```
     /// use annulus::net::{TcpListener, TcpStream};
@@ -526,7 +527,6 @@ impl Network {
         })
     }
 
-    /// Returns the settings of a host's runtime.
     pub(super) fn builder(&self) -> Builder {
         self.shared.builder.clone()
     }
@@ -586,7 +586,7 @@ pub(super) enum Change {
     Reset(IpAddr, IpAddr),
     Link(IpAddr, IpAddr, Option<Link>),
     Device(IpAddr, Device),
-    /// Contains the host's index.
+    /// Contains the host's index, like `PowerCut`, `Bounce` and `Signal`.
     Crash(usize),
     PowerCut(usize),
     Bounce(usize),
@@ -603,7 +603,6 @@ impl Network {
         }
     }
 
-    /// Applies the queued changes.
     pub(super) fn apply_changes(&self) -> io::Result<()> {
         let changes = std::mem::take(&mut *self.shared.changes.borrow_mut());
         changes.into_iter().try_for_each(|change| self.apply(change))
@@ -632,7 +631,7 @@ impl Network {
         Ok(())
     }
 
-    /// Ends a host, for a program or for the disturbance with this number.
+    /// Ends a host, either for a program or for the disturbance with this number.
     pub(super) fn crash_now(&self, index: usize, disturbance: Option<u64>) {
         let ip = self.mark_down(index, disturbance);
         self.shared.sim.crash(ip);

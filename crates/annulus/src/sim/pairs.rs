@@ -88,7 +88,7 @@ impl Pairs {
 }
 
 impl Pair {
-    /// Passes a change to the kernel.
+    /// Passes the setting that `what` overlays to the kernel.
     fn apply(&self, sim: &Sim, what: Overlay) {
         match what {
             Overlay::Cut => self.apply_cut(sim),

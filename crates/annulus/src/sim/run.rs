@@ -90,7 +90,8 @@ impl Network {
             self.disturb_now();
             self.start()?;
             let turned = self.turn_all();
-            // Check this first, because a host whose task has panicked is stopped.
+            // Check for panics before errors of turns, because a host whose task has panicked is
+            // stopped, and so its turn fails.
             self.check_panics()?;
             let is_idle = turned?;
             if self.have_clients_ended()? {
@@ -117,7 +118,6 @@ impl Network {
         drop(running);
     }
 
-    /// Starts the hosts that should be running and are not.
     fn start(&self) -> Result<(), RunError> {
         (0..self.count()).try_for_each(|index| self.start_host(index))
     }

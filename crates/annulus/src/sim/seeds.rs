@@ -33,7 +33,7 @@ const SEED_COUNT_VARIABLE: &str = "ANNULUS_SIM_SEEDS";
 ///
 /// # Panics
 /// If the test fails for a seed; if disturbances were requested but none has begun; if the range is
-/// empty; if one of these variables is not a number; or if `ANNULUS_SIM_SEEDS` is zero.
+/// empty; if one of these environment variables is not a number; or if `ANNULUS_SIM_SEEDS` is zero.
 #[track_caller]
 pub fn check<E: fmt::Display>(seeds: Range<u64>, test: impl FnMut(u64) -> Result<(), E>) {
     let count = match number(SEED_COUNT_VARIABLE).filter(|_| !is_replay()) {
@@ -61,8 +61,8 @@ pub fn check<E: fmt::Display>(seeds: Range<u64>, test: impl FnMut(u64) -> Result
 /// ```
 ///
 /// # Panics
-/// Like `check`, if disturbances were requested but none has begun; or if the variable is not a
-/// number.
+/// If disturbances were requested but none has begun over several seeds; or if `ANNULUS_SIM_SEED`
+/// is not a number.
 #[track_caller]
 pub fn find_failure<E: fmt::Display>(
     seeds: impl IntoIterator<Item = u64>,

@@ -52,7 +52,7 @@ pub(crate) fn end() {
 
 #[cold]
 fn spent(cx: &Context<'_>) {
-    // A waker is foreign code.
+    // Waking runs foreign code, which may panic.
     contained(|| cx.waker().wake_by_ref());
     if let Ok(Some(spent)) = ON_SPENT.try_with(Cell::get) {
         spent();

@@ -28,7 +28,7 @@ use std::{fmt, io};
 /// });
 /// ```
 pub struct JoinHandle<T> {
-    /// `None` if the task was refused.
+    /// `None` if the task was refused because its runtime is ending.
     task: Option<JoinRef<T>>,
 }
 
@@ -111,7 +111,7 @@ impl<T> fmt::Debug for JoinHandle<T> {
 /// ```
 #[derive(Clone)]
 pub struct AbortHandle {
-    /// `None` if the task was refused.
+    /// `None` if the task was refused because its runtime is ending.
     task: Option<TaskRef>,
 }
 
@@ -347,7 +347,7 @@ impl fmt::Debug for Id {
     }
 }
 
-/// Returns the message of a panic.
+/// Returns the message of a panic, or a placeholder if the payload is not text.
 pub(crate) fn panic_message(panic: &Panic) -> &str {
     let text = panic.downcast_ref::<&str>().copied();
     let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));

@@ -67,7 +67,7 @@ pub async fn yield_now() {
 }
 
 pin_project! {
-    /// See [`cooperative`].
+    /// A future that uses the task's budget: see [`cooperative`].
     #[derive(Debug)]
     #[must_use = "a future does nothing unless it is awaited"]
     pub struct Cooperative<F> {

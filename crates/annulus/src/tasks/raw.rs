@@ -131,7 +131,7 @@ impl<F: Future> Task<F> {
     }
 
     /// # Safety
-    /// Must be called on the owner's thread, and not while another such reference exists.
+    /// Must be called on the owner's thread, and not while another reference to the future exists.
     #[allow(clippy::mut_from_ref)]
     unsafe fn future(&self) -> Pin<&mut Option<F>> {
         // SAFETY: by the contract of this function this is the only reference, and the future is
@@ -198,7 +198,8 @@ fn vtable<F: Future>(_: &F) -> &'static Vtable {
     &Task::<F>::VTABLE
 }
 
-/// Creates a task and sends it to its owner. If that runtime has ended, the future is dropped here.
+/// Creates a task and sends it to the runtime with the inbox `remote`. If that runtime has ended,
+/// the future is dropped here.
 pub(crate) fn send<F>(
     future: F,
     remote: &Arc<Remote>,
@@ -225,8 +226,8 @@ pub(crate) struct TaskRef(NonNull<Head>);
 // parts are reached only through `owned`, which must be called on the owner's thread. The reference
 // count uses its owner's cell only if `is_owner` returned true.
 unsafe impl Send for TaskRef {}
-// SAFETY: through a shared reference, safe methods use only the parts that all threads share, and
-// the reference count as described above.
+// SAFETY: through a shared reference, safe methods use only the parts that all threads share. They
+// use the owner's cell of the reference count only if `is_owner` returned true.
 unsafe impl Sync for TaskRef {}
 
 // A panic leaves no state broken: panics of the future are caught, and no other part of a task runs

@@ -1,7 +1,7 @@
 //! The parts of a task that other threads may change: its reference count and its flags.
 //!
-//! `tests/task_refs.rs` replaces the atomics of the parent module with loom's, and tries every
-//! order.
+//! `tests/task_refs.rs` replaces the atomics of the parent module with loom's, which tries every
+//! order of the threads' steps.
 
 use super::atomic::{AtomicI64, AtomicU8, Cell, Ordering, fence};
 

@@ -28,7 +28,7 @@ pub(crate) struct Remote {
     wake_state: WakeState,
     /// Set when the loop must end.
     stopped: AtomicBool,
-    /// An eventfd that the loop polls.
+    /// An eventfd that the loop polls. `None` on a simulated kernel.
     wake_fd: Option<EventFd>,
     /// Wakes by other threads.
     remote_wakes: AtomicU64,
@@ -130,8 +130,8 @@ impl Remote {
         dispose(panic);
     }
 
-    /// From now on, the first panic of a task without a join handle is kept, and each one ends the
-    /// loop.
+    /// From now on, the first panic of a task without a join handle is kept, and every such panic
+    /// ends the loop.
     #[cfg(feature = "sim")]
     pub(crate) fn keep_lost_panics(&self) {
         self.lost_panics.keep();
@@ -174,7 +174,8 @@ impl Remote {
         self.stopped.load(Ordering::Relaxed) && self.stopped.swap(false, Ordering::Acquire)
     }
 
-    /// Records that the loop is about to sleep. Returns false if there is something to do first.
+    /// Records that the loop is about to sleep. Returns false if there was a wake that the loop
+    /// must handle first.
     #[inline]
     pub(crate) fn park(&self) -> bool {
         self.wake_state.park()

@@ -27,7 +27,7 @@ pub(crate) const EVENT_INTERVAL: u32 = 61;
 /// a single task is not interrupted.
 const MAX_POLLING: Duration = Duration::from_micros(100);
 
-/// Number of polls in a turn for which the clock is not read.
+/// Number of polls in a turn before the clock is read for the first time.
 const UNTIMED_POLLS: usize = 16;
 
 /// Maximum number of polls between two readings of the clock.
@@ -36,12 +36,12 @@ const MAX_POLLS_PER_READING: usize = 64;
 /// Number of recent polls for which the spawn location of the polled task is kept.
 const RECENT_POLLS: usize = 256;
 
-/// Maximum number of futures dropped within the drop of a refused future, which may spawn more.
-/// Further futures are leaked: a future whose drop spawns another of its kind would never finish.
+/// Maximum number of refused futures that are dropped in a chain, in which the drop of each future
+/// spawns the next one. Further futures are leaked, because such a chain may never end.
 const MAX_REFUSED_FUTURES: u32 = 64;
 
 thread_local! {
-    /// Number of futures refused within the outermost refused future that is being dropped.
+    /// Number of futures refused since the outermost refusal began.
     static REFUSED_FUTURES: Cell<u32> = const { Cell::new(0) };
 }
 
@@ -260,7 +260,7 @@ impl RunQueue {
     pub(crate) fn drop_all(&self, inbox: impl Fn() -> Vec<TaskRef>) {
         loop {
             self.extend(inbox());
-            // More tasks may arrive in the inbox while these are dropped.
+            // More tasks may arrive in the inbox while tasks are dropped.
             let ended = self.live_tasks().into_iter().filter(|task| self.cancel(task)).count();
             if ended == 0 {
                 break;
@@ -340,18 +340,18 @@ impl RunQueue {
     }
 }
 
-/// What decides whether a turn polls more tasks.
+/// The facts about a turn that decide whether it polls more tasks.
 pub(crate) trait TurnState {
-    /// Returns the time.
     fn now(&self) -> Duration;
-    /// Returns true if sends wait for the end of the turn, and it may end before all tasks have run.
+    /// Returns true if sends wait for the end of the turn, and the turn may end before all tasks
+    /// have run.
     fn has_urgent_sends(&self) -> bool;
 }
 
-/// Decides when a turn with sends has polled tasks for long enough. It reads the clock as often as
-/// the polls so far suggest.
+/// Decides when a turn with sends has polled tasks for long enough. It estimates from the polls so
+/// far when to read the clock next.
 struct PollingClock {
-    /// When the polls since then began, and the number of the first of them.
+    /// The start of the current time window, and the number of its first poll.
     began: (Duration, usize),
     /// The number of the poll before which the clock is read.
     next_reading: usize,
@@ -362,8 +362,7 @@ impl PollingClock {
         Self { began: (now, 0), next_reading: UNTIMED_POLLS }
     }
 
-    /// Returns true if sends wait and no further poll fits into the time, before the poll with this
-    /// number.
+    /// Returns true if sends wait and the time is over. Called before the poll with this number.
     #[inline]
     fn is_over(&mut self, number: usize, turn: &impl TurnState) -> bool {
         number == self.next_reading && self.read(number, turn)
@@ -378,7 +377,7 @@ impl PollingClock {
             return true;
         }
         if left == 0 {
-            // The next send waits from now on.
+            // No send waits, so a new time window begins.
             self.began = (now, number);
             self.next_reading = number + UNTIMED_POLLS;
             return false;
@@ -458,7 +457,6 @@ pub(crate) trait Probe {
     fn polls_end(&self) {}
 }
 
-/// A probe that measures nothing.
 pub(crate) struct Unmeasured;
 
 impl Probe for Unmeasured {}
@@ -467,7 +465,7 @@ impl Probe for Unmeasured {}
 mod tests {
     use super::*;
 
-    /// A turn whose polls all take the same time. Sends wait from one of them on.
+    /// A turn whose polls all take the same time. Sends wait after the poll `first_to_send`.
     #[derive(Default)]
     struct Polls {
         duration: Duration,

@@ -16,7 +16,7 @@ use std::task::{Wake, Waker};
 use std::thread;
 use std::time::Duration;
 
-/// A turn that takes no time.
+/// A turn without sends, whose clock stands still.
 struct Timeless;
 
 impl TurnState for Timeless {
@@ -109,7 +109,6 @@ fn join<T>(task: JoinHandle<T>) -> Result<T, JoinError> {
     }
 }
 
-/// How a task ends.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Fate {
     Completes,
@@ -180,7 +179,6 @@ fn use_wakers(wakers: Receiver<Waker>, owner: &Sender<Waker>) {
     }
 }
 
-/// Starts threads that use wakers.
 fn spawn_peers(owner: &Sender<Waker>) -> (Vec<Sender<Waker>>, Vec<thread::JoinHandle<()>>) {
     let peer = |_| {
         let ((sender, wakers), owner) = (channel(), owner.clone());

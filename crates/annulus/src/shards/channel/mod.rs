@@ -64,9 +64,9 @@ pub struct Sender<T> {
 
 impl<T> Sender<T> {
     /// Sends a value. Waits while the channel is full. If the future is dropped before it is ready,
-    /// nothing has been sent and the value is dropped. If it is forgotten (`mem::forget`), nothing
-    /// has been sent either, but it may occupy the room for one value until the receiver finds the
-    /// channel empty.
+    /// nothing has been sent and the value is dropped. If the future is forgotten (`mem::forget`),
+    /// nothing has been sent either, but it may occupy the room for one value until the receiver
+    /// finds the channel empty.
     ///
     /// # Errors
     /// The value itself, if the receiver has been dropped.
@@ -214,9 +214,9 @@ impl<T> fmt::Debug for Receiver<T> {
     }
 }
 
-/// Creates a channel that delivers every value to each of `count` receivers, one per shard, to pass
-/// as its [input](super::Shards::run_with). Each receiver holds at most `capacity` values (0 counts
-/// as 1).
+/// Creates a channel that delivers every value to each of `count` receivers. With one receiver per
+/// shard, the receivers can be the shards' [inputs](super::Shards::run_with). Each receiver holds
+/// at most `capacity` values (0 counts as 1).
 ///
 /// ```
 /// use annulus::shards::{Shards, channel_to_all};

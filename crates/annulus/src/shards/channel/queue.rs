@@ -11,7 +11,7 @@
 //! senders that do not poll, until one sends or all have been woken (see `waiters`).
 //!
 //! The parent module supplies the lock and `unwind`. `tests/channel_queue.rs` replaces the lock
-//! with loom's, and tries every order.
+//! with loom's, which tries every order of the threads' steps.
 
 use super::sync::{Mutex, MutexGuard};
 use super::unwind::{dispose_each, wake_each};

@@ -5,8 +5,8 @@
 //! If the waker is first, the loop finds itself woken and does not sleep. No wake is lost, and
 //! waking a loop that is awake costs no system call.
 //!
-//! The atomics are the parent module's: `tests/remote_wake.rs` replaces them with loom's, and tries
-//! every order.
+//! The atomics are the parent module's: `tests/remote_wake.rs` replaces them with loom's, which
+//! tries every order of the threads' steps.
 
 use super::atomic::{AtomicU8, Ordering};
 
@@ -18,7 +18,7 @@ const PARKED: u8 = 1;
 /// change ends its sleep.
 const WOKEN: u8 = 2;
 
-/// One of the three states above.
+/// `AWAKE`, `PARKED` or `WOKEN`.
 pub(crate) struct WakeState(AtomicU8);
 
 impl WakeState {
