@@ -58,12 +58,13 @@ counters! {
     pub overflows: u64,
     /// Receives that found no buffer.
     pub enobufs: u64,
-    /// Completions whose slot was reused: recognised and dropped.
+    /// Completions whose slot has been freed or reused. They are dropped.
     pub late_completions: u64,
-    /// Operations that found the submission queue full and waited for the next turn.
+    /// Operations that found the submission queue full, so that entries were submitted before the
+    /// end of the turn.
     pub queue_full: u64,
-    /// Receives served from the heap because the pool was empty, and leases copied out of a short
-    /// pool.
+    /// Receives into heap memory instead of pool buffers, and leases copied out of a pool that is
+    /// short of buffers.
     pub heap_receives: u64,
     /// Sends made directly, without going through the driver, that the kernel accepted in whole or
     /// in part. Each is a system call in addition to `enters`.

@@ -86,8 +86,8 @@ impl Driver {
     /// Makes a file call off the loop: on the ring if possible, otherwise on a worker thread. A
     /// call that may hang runs on a separate thread.
     ///
-    /// `in_flight` is the number of file calls in flight, including this one. With more of them,
-    /// more [`Early`](FileStart::Early) calls are submitted together.
+    /// `in_flight` is the number of file calls in flight, including this one. The more calls are in
+    /// flight, the more [`Early`](FileStart::Early) calls are submitted together.
     ///
     /// # Safety
     /// Until the terminal event has been taken, memory that the call refers to must stay valid,
@@ -121,9 +121,9 @@ impl Driver {
     }
 
     /// Returns a descriptor that another event loop can watch, edge-triggered. While the notifier
-    /// is [enabled](Self::enable_notifier), it becomes readable when a turn has something to do. It
-    /// is a duplicate of the given eventfd, which other threads may also write to, or of the epoll
-    /// instance.
+    /// is [enabled](Self::enable_notifier), it becomes readable when a turn has something to do. On
+    /// io_uring, it is a duplicate of `eventfd`, which other threads may also write to. On epoll,
+    /// it is a duplicate of the epoll instance.
     ///
     /// # Errors
     /// Returns the error of the system call.

@@ -1,4 +1,4 @@
-//! Operations in, completions out.
+//! The drivers of annulus: io_uring and epoll behind one interface.
 //!
 //! A driver takes operations, each with a [`Token`], and returns [`Event`]s with that token. It
 //! lends receive memory from a [`Pool`]. It knows nothing about tasks, wakers or streams: the layer

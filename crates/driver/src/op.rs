@@ -23,8 +23,8 @@ pub enum Op {
     RecvMulti {
         /// The socket.
         fd: Fd,
-        /// Number of bytes after which the operation ends; zero means no limit. The last receive
-        /// may exceed the limit, but returns at most that many bytes itself. Requires
+        /// Number of bytes after which the operation ends; zero means no limit. The total may
+        /// exceed the limit, but the last receive returns at most `limit` bytes. Requires
         /// [`Driver::supports_receive_limit`](crate::Driver::supports_receive_limit).
         limit: u32,
     },
@@ -51,7 +51,7 @@ pub enum Op {
     /// Cancels an operation. The target still gets its terminal event; the cancel itself has no
     /// event.
     Cancel {
-        /// The target.
+        /// The token of the operation to cancel.
         target: Token,
     },
     /// Closes a descriptor that no operation in flight refers to. It has no event.

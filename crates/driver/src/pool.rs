@@ -366,7 +366,6 @@ impl Pool {
         self.buffers.borrow().used_since_trim
     }
 
-    /// Returns the number of bytes per page of the system.
     #[inline]
     fn page_bytes(&self) -> u32 {
         self.memory.page as u32

@@ -1,5 +1,3 @@
-//! How long a turn may wait.
-
 use std::time::Duration;
 
 /// How long a turn may wait.

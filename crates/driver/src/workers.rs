@@ -215,7 +215,6 @@ impl WorkerThreads {
         self.notifier.get().into_iter().for_each(EventFd::signal);
     }
 
-    /// The main function of a worker thread.
     fn run_jobs(&self) {
         while let Some(job) = self.next_job() {
             let result = job.run();

@@ -147,7 +147,7 @@ fn an_unreachable_peer_is_reported_once() {
     });
 }
 
-/// A message to send, at a fixed address.
+/// A message to send. Its parts do not move, because the header points to them.
 struct Outgoing {
     header: MsgHeader,
     _parts: Box<[IoVec]>,

@@ -152,8 +152,8 @@ impl RingBuilder {
         self
     }
 
-    /// Sets the number of completion entries: at least the number of submission entries, at most
-    /// 65,536. The default is 4,096.
+    /// Sets the number of completion entries: 1 to 65,536. If it is below the number of submission
+    /// entries, that number is used instead. The default is 4,096.
     pub fn completions(mut self, completions: u32) -> Self {
         self.completions = completions;
         self

@@ -14,7 +14,7 @@ pub enum SetupError {
     SqPoll(Option<u32>, io::Error),
     /// The kernel lacks a required feature.
     Lacks(&'static str),
-    /// A size outside its limits.
+    /// A size is out of range.
     Size {
         /// The object that would have this size, such as a submission queue.
         what: &'static str,

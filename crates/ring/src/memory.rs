@@ -67,7 +67,8 @@ impl MappedArea {
 
     /// Returns the address of `size` bytes at `offset`.
     ///
-    /// Panics if they are not inside the range: the kernel has contradicted itself.
+    /// Panics if the bytes are not inside the range, which means that the kernel returned a wrong
+    /// offset.
     pub(crate) fn at(self, offset: u32, size: usize) -> *mut u8 {
         let end = (offset as usize).checked_add(size);
         assert!(

@@ -14,7 +14,7 @@ pub struct Operation {
     pub name: &'static str,
     /// The number.
     pub opcode: u8,
-    /// The version that introduced it, major and minor.
+    /// The kernel version that introduced the operation, major and minor.
     pub since: (u16, u16),
     /// The part of annulus that needs the operation.
     pub need: Need,

@@ -9,9 +9,9 @@ bitflags! {
     pub struct SetupFlags: u32 {
         /// A kernel thread polls the submission queue.
         const SQPOLL = 1 << 1;
-        /// That thread is bound to `sq_thread_cpu`.
+        /// The polling kernel thread is bound to the CPU `sq_thread_cpu`.
         const SQ_AFF = 1 << 2;
-        /// `cq_entries` is given.
+        /// `cq_entries` has the size of the completion queue.
         const CQSIZE = 1 << 3;
         /// Sizes above the limit are reduced, not refused.
         const CLAMP = 1 << 4;
@@ -19,7 +19,7 @@ bitflags! {
         const R_DISABLED = 1 << 6;
         /// One bad entry does not end the batch (5.18).
         const SUBMIT_ALL = 1 << 7;
-        /// No interrupt when work completes (5.19).
+        /// Completed work does not interrupt the submitting thread (5.19).
         const COOP_TASKRUN = 1 << 8;
         /// A flag in the submission queue shows pending work (5.19).
         const TASKRUN_FLAG = 1 << 9;
@@ -27,7 +27,7 @@ bitflags! {
         const SINGLE_ISSUER = 1 << 12;
         /// Work runs only during an enter of the submitting thread (6.1).
         const DEFER_TASKRUN = 1 << 13;
-        /// No index array in front of the entries (6.6).
+        /// The submission queue has no index array (6.6).
         const NO_SQARRAY = 1 << 16;
         const _ = !0;
     }

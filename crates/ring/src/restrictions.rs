@@ -79,7 +79,7 @@ mod tests {
         ring.completions().next().expect("the entry had no completion").result
     }
 
-    /// Opens the root directory with `O_PATH`.
+    /// Returns an entry that opens the root directory with `O_PATH`.
     fn open() -> Entry {
         static OPEN_HOW: OpenHow = OpenHow { flags: 0o10_000_000, mode: 0, resolve: 0 };
         let at = PathAt { dir: -100, path: c"/".as_ptr() };

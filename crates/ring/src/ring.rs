@@ -92,7 +92,7 @@ impl Ring {
         self.submission_queue.push(entry.into())
     }
 
-    /// Queues any entry.
+    /// Queues an entry that may refer to memory.
     ///
     /// # Errors
     /// Same as [`push`](Ring::push).
@@ -305,7 +305,6 @@ const TASKRUN: u32 = 1 << 2;
 /// `IORING_CQ_EVENTFD_DISABLED`
 const EVENTFD_DISABLED: u32 = 1 << 0;
 
-/// The submission queue.
 pub(crate) struct SubmissionQueue {
     head: SharedWord,
     shared_tail: SharedWord,
@@ -350,8 +349,8 @@ impl SubmissionQueue {
         // SAFETY: the masked index lies inside the mapped array, and the kernel has consumed the
         // slot, since `head` has passed it.
         unsafe { self.entries.add((self.tail & self.mask) as usize).write(entry) };
-        // Prefetches the slot of a later push, which has left the first-level cache since the last
-        // time around.
+        // Prefetches the slot of a later push, which has left the first-level cache since it was
+        // last used.
         let ahead = self.tail.wrapping_add(PREFETCH_DISTANCE) & self.mask;
         prefetch(self.entries.wrapping_add(ahead as usize), size_of::<Entry>());
         self.tail = self.tail.wrapping_add(1);
@@ -385,7 +384,6 @@ impl SubmissionQueue {
         self.shared_tail.store(self.tail, Ordering::Release);
     }
 
-    /// Returns the number of entries that the queue can hold.
     pub(crate) fn capacity(&self) -> u32 {
         self.len
     }
@@ -405,7 +403,6 @@ impl SubmissionQueue {
     }
 }
 
-/// The completion queue.
 pub(crate) struct CompletionQueue {
     shared_head: SharedWord,
     tail: SharedWord,
@@ -439,7 +436,6 @@ impl CompletionQueue {
         }
     }
 
-    /// Returns the number of completions that the queue can hold.
     pub(crate) fn capacity(&self) -> u32 {
         self.len
     }

@@ -121,7 +121,7 @@ impl Epoll {
     /// # Safety
     /// The memory must be writable, and no other code may use it.
     unsafe fn receive(&mut self, fd: Fd, token: Token, buffer: *mut u8, len: u32) -> Option<Event> {
-        // SAFETY: the caller guarantees the same.
+        // SAFETY: the caller guarantees that the memory is writable and unused by other code.
         let result = unsafe { self.common.kernel.receive(fd, buffer, len) };
         if let Ok(count @ 1..) = result {
             self.record_receive(fd, count, len);

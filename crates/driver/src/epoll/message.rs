@@ -199,7 +199,7 @@ impl Epoll {
         token: Token,
         header: *mut MsgHeader,
     ) -> Option<Event> {
-        // SAFETY: the caller guarantees the same.
+        // SAFETY: the caller guarantees that this memory is writable and unused by other code.
         let result = unsafe { self.common.kernel.receive_message(fd, header) };
         self.end_input(fd, token, result)
     }

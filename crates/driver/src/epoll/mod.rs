@@ -69,14 +69,15 @@ pub struct Epoll {
     queue: VecDeque<Fd>,
     /// Number of descriptors at the front of `queue` that belong to this turn.
     due: usize,
-    /// Number of events that the first of them may still produce before the next one is served.
+    /// Number of events that the first due descriptor may still produce before the next one is
+    /// served.
     events_left: u32,
     /// Bytes that this turn may still receive, and the bytes that each turn may receive.
     bytes_left: u32,
     max_bytes_per_turn: u32,
     /// Events that are ready, oldest first.
     ready_events: VecDeque<Event>,
-    /// The arguments of a receive of messages, reused by each.
+    /// Arguments of message receives, kept for reuse.
     batch: Option<Box<MessageBatch>>,
     trim_timer: TrimTimer,
     /// The trim to carry out in this turn.

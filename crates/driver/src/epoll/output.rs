@@ -121,7 +121,6 @@ pub(super) struct OutputTable {
 }
 
 impl OutputTable {
-    /// Returns the index of a free entry.
     fn allocate(&mut self) -> u32 {
         self.free.pop().unwrap_or_else(|| {
             self.entries.push(OutputOp::empty());
@@ -140,7 +139,6 @@ impl OutputTable {
         }
     }
 
-    /// Frees an entry.
     pub(super) fn remove(&mut self, index: u32) {
         self.free.push(index);
     }

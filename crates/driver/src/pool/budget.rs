@@ -53,7 +53,8 @@ impl Pool {
         let least =
             if self.purpose.shortens { MIN_KERNEL_BUFFERS } else { MIN_KERNEL_DATAGRAM_BUFFERS };
         let count = parts(buffers.len).clamp(least.min(most), most);
-        // While memory is tight, nothing is cached: every turn has other idle buffers to discard.
+        // While memory is tight, the result is not kept, because each turn has other idle buffers
+        // to discard.
         buffers.fitted = (!is_tight).then_some((most, count));
         count
     }

@@ -29,8 +29,8 @@ impl Purpose {
     pub(super) const STREAMS: Self =
         Self { shortens: true, large_above_bytes: 32 * 1024, spare: 4 };
     /// Shorter buffers would truncate datagrams. One receive delivers up to 33 datagrams per turn,
-    /// so there is less to arm again. So the threshold for large receives is lower, and spare
-    /// buffers are fewer (a depth of 42 for turns of 33).
+    /// so arming it again costs little per datagram. Therefore the threshold for large receives is
+    /// lower, and there are fewer spare buffers (a depth of 42 for turns of 33).
     pub(super) const DATAGRAMS: Self =
         Self { shortens: false, large_above_bytes: 4 * 1024, spare: 1 };
 

@@ -56,7 +56,7 @@ pub(super) fn cannot_reserve(bytes: usize, error: io::Error) -> io::Error {
 /// Checks that a pool size is valid, see [`PoolSize`].
 ///
 /// # Errors
-/// `InvalidInput`, with the size, if it is not.
+/// `InvalidInput`, with the size, if the size is invalid.
 pub(super) fn check_size(size: PoolSize) -> io::Result<()> {
     let whole_pages = size.buffer.is_multiple_of(4096) && (4096..=1 << 24).contains(&size.buffer);
     let valid_count = size.count.is_power_of_two() && size.count <= 32_768;

@@ -30,8 +30,8 @@ pub(super) struct BusyPoll {
     /// How long to poll; zero disables polling.
     limit: Duration,
     credit: u32,
-    /// Number of sleeps until the next poll without credit, and the value that it gets after the
-    /// next miss.
+    /// Number of sleeps until the next poll without credit. After the next miss, it is set to
+    /// `sleeps_after_miss`.
     sleeps_until_poll: u32,
     sleeps_after_miss: u32,
 }

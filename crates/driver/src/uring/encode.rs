@@ -8,8 +8,8 @@ use annulus_kernel::{Fd, msg};
 use annulus_ring::op::{self, poll};
 use annulus_ring::{Entry, EntryFlags, SafeEntry};
 
-/// Flags of a send that does not block. With `WAITALL`, a send of fewer bytes posts a completion,
-/// even if a successful one posts none.
+/// Flags of a send that does not block. With `WAITALL`, the kernel treats a short send as failed,
+/// so the send posts a completion even if successful sends post none.
 const SEND_NOW_FLAGS: u32 = msg::DONTWAIT | msg::WAITALL | msg::NOSIGNAL;
 /// Flags of a send that waits until all bytes have been sent.
 const SEND_ALL_FLAGS: u32 = msg::WAITALL | msg::NOSIGNAL;
@@ -18,7 +18,6 @@ const SEND_DATAGRAM_FLAGS: u32 = msg::DONTWAIT | msg::NOSIGNAL;
 /// Flags of a receive that reports the full length of a message even if it truncates it.
 const RECV_MESSAGE_FLAGS: u32 = msg::TRUNC | msg::CMSG_CLOEXEC;
 
-/// Encodes the operations of one driver.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Encoder {
     /// Whether the kernel reports which zero-copy sends it has copied.

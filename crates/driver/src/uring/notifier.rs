@@ -1,8 +1,8 @@
 //! An eventfd that signals to another event loop that the ring has something to do.
 //!
-//! Other threads write to the same eventfd. If they wrote to a second one that the ring polls, the
-//! kernel would signal this one from within that wake-up, which it delays by an RCU grace period of
-//! milliseconds.
+//! Other threads write to the same eventfd. If they wrote to a second eventfd that the ring polls,
+//! the kernel would signal the first one from within the wake-up of the second. The kernel delays
+//! such a nested signal by an RCU grace period, which takes milliseconds.
 
 use super::Uring;
 use annulus_kernel::{descriptor, named};

@@ -13,7 +13,6 @@ fn is_used(operation: &Operation, zero_copy: bool) -> bool {
     }
 }
 
-/// Returns the opcodes that the driver submits, and no others.
 pub(super) fn opcodes_in_use(zero_copy: bool) -> Vec<u8> {
     OPERATIONS.iter().filter(|row| is_used(row, zero_copy)).map(|row| row.opcode).collect()
 }
@@ -28,8 +27,8 @@ pub(super) fn is_listed(entry: &Entry, refers_to_memory: bool) -> bool {
     })
 }
 
-/// The optional opcodes that the kernel has. Without TIMEOUT, which is not listed here, the pools
-/// keep their memory.
+/// The optional opcodes that the kernel has. TIMEOUT is also optional, but
+/// [`TrimTimer`](super::trim_timer::TrimTimer) detects whether it is missing.
 #[derive(Debug)]
 pub(super) struct SupportedOps {
     /// If false, descriptors are closed by a system call.

@@ -21,7 +21,7 @@ static TRIM_DELAY: TimeSpec = TimeSpec {
 pub(super) struct TrimTimer {
     /// Number of completions at the start; `None` while the timer is not running.
     started_at: Option<u64>,
-    /// Whether the kernel has no timers.
+    /// Whether the kernel does not support the timeout operation.
     unsupported: bool,
 }
 
@@ -47,7 +47,7 @@ impl TrimTimer {
 
     /// Handles the timer's completion, and returns the trim to carry out, which depends on whether
     /// another completion has arrived since the start. Any result but `ETIME` means that the kernel
-    /// has no timers.
+    /// does not support the timeout operation.
     pub(super) fn expired(&mut self, result: Result<u32, Errno>, completions: u64) -> Option<Trim> {
         self.unsupported = result != Err(Errno::TIME);
         let started_at = self.started_at.take().filter(|_| !self.unsupported)?;

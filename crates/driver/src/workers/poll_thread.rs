@@ -70,8 +70,9 @@ impl WorkerQueues {
         self.done.push(job.end(result));
     }
 
-    /// Cancels a call. Returns false if no such call exists. The poll thread ends the call once it
-    /// no longer polls the descriptor, since the descriptor may be closed after the event.
+    /// Cancels a call. Returns false if no such call exists, or if it has been cancelled already.
+    /// The poll thread ends the call once it no longer polls the descriptor, since the descriptor
+    /// may be closed after the event.
     pub(super) fn cancel_pending(&mut self, token: Token) -> bool {
         let call = self.pending(token).filter(|call| !call.cancelled);
         call.map(|call| call.cancelled = true).is_some()
@@ -88,7 +89,6 @@ impl WorkerQueues {
 }
 
 impl WorkerThreads {
-    /// The main function of the thread.
     pub(super) fn poll_pending(&self) {
         while let Some(set) = self.poll_set() {
             let ready = set.poll(fd_of(&self.wake_fd));
