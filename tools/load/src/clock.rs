@@ -1,4 +1,4 @@
-//! Clocks of this crate.
+//! Readings of the system's clocks: monotonic time, wall-clock time and CPU time.
 
 use rustix::time::{ClockId, DynamicClockId, Timespec, clock_gettime, clock_gettime_dynamic};
 use std::time::Duration;
@@ -8,7 +8,7 @@ pub fn now() -> Duration {
     duration(clock_gettime(ClockId::Monotonic))
 }
 
-/// Returns the monotonic time in nanoseconds.
+/// Returns the time of [`now`] in nanoseconds.
 pub(crate) fn nanos() -> u64 {
     let time = clock_gettime(ClockId::Monotonic);
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
@@ -24,8 +24,8 @@ pub fn thread_cpu() -> Duration {
     cpu(ClockId::ThreadCPUTime)
 }
 
-/// Returns the CPU time used by the process, including kernel workers, or zero if the system denies
-/// the call.
+/// Returns the CPU time used by all threads of the process, including io_uring workers, or zero if
+/// the system denies the call.
 pub fn process_cpu() -> Duration {
     cpu(ClockId::ProcessCPUTime)
 }

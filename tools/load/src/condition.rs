@@ -8,9 +8,9 @@ use std::time::Duration;
 
 /// Limits that a run must stay within, such as `p99<5ms,errors<0.1%`.
 ///
-/// Each condition is a figure, a comparison and a value. It can be written as what must hold
-/// (`p99<5ms`) or as what must not (`p99>5ms`). Both mean the same, except at exactly 5 ms: either
-/// way, a time or count that is too high, or a rate that is too low, breaks it.
+/// Each condition is a figure, a comparison and a value. It states what must hold (`p99<5ms`) or
+/// what must not (`p99>5ms`): a value of exactly 5 ms breaks the first and not the second. In both
+/// forms, a time or count breaks the condition if it is too high, and a rate if it is too low.
 ///
 /// | figure | value |
 /// |---|---|
@@ -46,7 +46,7 @@ struct Condition {
     /// The limit: in ns for times, and a share if `is_share`.
     limit: f64,
     is_share: bool,
-    /// Whether a value equal to the limit keeps it.
+    /// Whether a value equal to the limit is accepted.
     is_inclusive: bool,
 }
 
@@ -71,12 +71,12 @@ pub struct LatencyLimit {
     pub figure: String,
     /// The time that the figure must not reach or, if `is_inclusive`, not exceed.
     pub limit: Duration,
-    /// Whether a value equal to the limit keeps it.
+    /// Whether a value equal to the limit is accepted.
     pub is_inclusive: bool,
 }
 
 impl LatencyLimit {
-    /// Returns true if a time keeps the limit.
+    /// Returns true if a time, in nanoseconds, is within the limit.
     pub fn is_kept_by(&self, nanos: f64) -> bool {
         let limit = self.limit.as_nanos() as f64;
         nanos < limit || (self.is_inclusive && nanos == limit)
@@ -95,7 +95,7 @@ impl Conditions {
     /// ```
     ///
     /// # Errors
-    /// If a condition is about another figure.
+    /// Fails if a condition is about a figure other than a response time.
     pub fn latency_limits(&self) -> Result<Vec<LatencyLimit>, String> {
         let limit = |one: &Condition| match one.figure.is_time() {
             true => Ok(LatencyLimit {
@@ -108,12 +108,13 @@ impl Conditions {
         self.0.iter().map(limit).collect()
     }
 
-    /// Returns one text for each broken condition, with the value and the limit.
+    /// Describes each broken condition. A percentile that needs more replies also breaks its
+    /// condition.
     pub fn broken_by(&self, recording: &Recording) -> Vec<String> {
         self.0.iter().filter_map(|condition| condition.broken_by(recording)).collect()
     }
 
-    /// Returns true if the conditions say how many errors a run may have.
+    /// Returns true if a condition limits errors, failed requests or refusals.
     pub fn allow_errors(&self) -> bool {
         let counts_errors =
             |figure| matches!(figure, Figure::Errors | Figure::Failed | Figure::Refused);
@@ -177,10 +178,7 @@ impl Figure {
     }
 }
 
-/// Returns a percentile.
-///
-/// # Errors
-/// If there are too few latencies; the error contains the required and the actual number.
+/// Returns a percentile, or an error if fewer than `MIN_SAMPLES_BEYOND` latencies lie beyond it.
 fn percentile(latencies: &Latencies, share: f64) -> Result<u64, String> {
     let needed = (MIN_SAMPLES_BEYOND / (1.0 - share)).round() as u64;
     if latencies.len() < needed {

@@ -9,8 +9,8 @@ use std::str::FromStr;
 
 /// The body that a reply should have. Other bodies count as errors.
 ///
-/// The text form is the body itself, `length:N`, `regex:EXPRESSION` or `sha256:HEX`. `text:` comes
-/// before a body that starts like one of the others.
+/// The text form is the body itself, `length:N`, `regex:EXPRESSION` or `sha256:HEX`. Write `text:`
+/// before a body that itself starts with one of these prefixes.
 ///
 /// ```
 /// use annulus_load::Expected;
@@ -105,7 +105,7 @@ enum CheckState {
     /// `Ok` while all bytes are the expected ones. `Err` has the bytes before the first different
     /// piece, followed by that piece.
     Comparing(Result<(), Vec<u8>>),
-    /// All bytes so far, until there are too many.
+    /// The body so far. A piece that would make it longer than [`MAX_MESSAGE_BYTES`] is not added.
     Collecting(Vec<u8>),
     Hashing(Box<Context>),
 }
@@ -121,7 +121,6 @@ impl BodyCheck {
         BodyCheck { length: 0, state }
     }
 
-    /// Takes the next bytes of the body.
     pub(crate) fn take(&mut self, expected: &Expected, bytes: &[u8]) {
         let at = self.length;
         self.length += bytes.len() as u64;

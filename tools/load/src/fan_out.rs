@@ -1,17 +1,17 @@
 //! The load of a broadcast: one publisher, and subscribers that verify every message and its order.
 //!
-//! A server speaks one of three protocols, which the load finds out by sending `PING\r\n`:
+//! The load detects the server's protocol by sending `PING\r\n`:
 //!
-//! - *plain*, of the programs in `tools/peers/`: a connection begins with the byte `S` for a
-//!   subscriber or `P` for the publisher, and the server answers with the same byte. The publisher
-//!   then sends messages, which begin with their length (32 bits, little-endian, itself included),
-//!   and every subscriber gets every message unchanged.
+//! - *plain*, the protocol of programs in `tools/peers/`: a connection begins with the byte `S` for
+//!   a subscriber or `P` for the publisher, and the server answers with the same byte. The
+//!   publisher then sends messages, each of which begins with its length (32 bits, little-endian,
+//!   itself included), and every subscriber gets every message unchanged.
 //! - Redis: `SUBSCRIBE` and `PUBLISH`.
 //! - NATS: `SUB` and `PUB`.
 //!
-//! Whatever the protocol, all subscribers must receive the same bytes. The load keeps the bytes of
-//! the messages in flight, and compares what arrives with them. A number in each message makes a
-//! lost, repeated or swapped message visible.
+//! All subscribers must receive the same bytes. The load keeps the bytes of the messages in flight,
+//! and compares them with the received bytes. Each message contains a number, so a lost, repeated
+//! or swapped message is detected.
 
 use crate::clock;
 use crate::observer::Observer;
@@ -28,15 +28,16 @@ use std::net::{SocketAddr, TcpStream};
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-/// Connections that are opened before their answers are awaited: fewer than a usual backlog.
+/// Number of connections that are opened before their answers are awaited. It is below the listen
+/// backlog of most servers.
 const CONNECTING: usize = 512;
 /// How long a server may be silent while messages are in flight.
 const PATIENCE: Duration = Duration::from_secs(10);
 const RECEIVE_BYTES: usize = 256 * 1024;
 const MAX_EVENTS: usize = 512;
-/// The smallest message: its length and its number, and a few bytes more.
+/// The smallest message in bytes: 4 for its length, 8 for its number, and 4 random bytes.
 pub const MIN_MESSAGE_BYTES: usize = 16;
-/// The largest message. Servers accept at least this.
+/// The largest message that can be sent, in bytes.
 pub const MAX_MESSAGE_BYTES: usize = 64 * 1024;
 const SUBJECT: &str = "f";
 const NATS_PING: &[u8] = b"PING\r\n";
@@ -49,35 +50,38 @@ pub struct FanOut {
     pub address: SocketAddr,
     /// Number of subscribers.
     pub subscribers: usize,
-    /// Bytes per message, without what Redis or NATS put around it: at least 16.
+    /// Bytes per message, without the framing that Redis or NATS adds. From [`MIN_MESSAGE_BYTES`]
+    /// to [`MAX_MESSAGE_BYTES`].
     pub message_bytes: usize,
-    /// Number of messages that some subscribers have not received yet. The publisher sends the next
-    /// once the last subscriber has the first.
+    /// Maximum number of messages that some subscribers have not received yet. At the limit, the
+    /// next message is published once all subscribers have received the oldest one.
     pub in_flight: usize,
-    /// Time before measuring.
+    /// Time for which messages are published before measuring.
     pub warm_up: Duration,
-    /// Measured time, until the last message is published.
+    /// Time for which messages are published while measuring.
     pub duration: Duration,
 }
 
 /// The figures of a broadcast.
 #[derive(Clone, Debug)]
 pub struct Deliveries {
-    /// Messages, times the subscribers that received them.
+    /// Number of deliveries: each message counts once per subscriber.
     pub count: u64,
     /// Measured time, until the last delivery.
     pub elapsed: Duration,
     /// Time from publishing a message until its last subscriber has received it.
     pub latencies: Latencies,
-    /// The share of its core that the load used.
+    /// CPU time of the load's thread, divided by the measured time.
     pub cpu_share: f64,
 }
 
-/// Runs a broadcast, and blocks the calling thread meanwhile. All connections are reset at the end.
+/// Runs a broadcast and blocks the calling thread until it ends. All connections are reset at the
+/// end.
 ///
 /// # Errors
-/// If an option is out of range, or the server cannot be reached, sends anything but the messages in order, closes a connection,
-/// or is silent for ten seconds while messages are in flight.
+/// Fails if the message length or a time is out of range, or if the server cannot be reached, sends
+/// anything but the messages in order, closes a connection, or is silent for ten seconds while
+/// messages are in flight.
 pub fn run(fan_out: &FanOut, observer: &mut dyn Observer) -> io::Result<Deliveries> {
     let bytes = fan_out.message_bytes;
     if !(MIN_MESSAGE_BYTES..=MAX_MESSAGE_BYTES).contains(&bytes) {
@@ -140,7 +144,8 @@ impl Protocol {
         }
     }
 
-    /// Returns what a subscriber or the publisher sends first, and the end of its answer.
+    /// Returns what a subscriber or the publisher sends first, and the bytes with which the
+    /// server's answer ends.
     fn greeting(self, subscribes: bool) -> (String, &'static [u8]) {
         match (self, subscribes) {
             (Protocol::Plain, true) => ("S".into(), b"S"),
@@ -156,7 +161,7 @@ impl Protocol {
         }
     }
 
-    /// Returns a message as it is published and as it is delivered.
+    /// Returns the bytes of a message as they are published and as they are delivered.
     fn frames(self, payload: &[u8]) -> (Vec<u8>, Vec<u8>) {
         let len = payload.len();
         let around =
@@ -179,12 +184,12 @@ fn open(address: SocketAddr) -> io::Result<TcpStream> {
     let stream = TcpStream::connect(address)?;
     stream.set_nodelay(true)?;
     stream.set_read_timeout(Some(PATIENCE))?;
-    // A reset leaves no connection behind that keeps its port for a minute.
+    // Closing with a reset avoids TIME_WAIT, which would keep the local port for a minute.
     rustix::net::sockopt::set_socket_linger(&stream, Some(Duration::ZERO))?;
     Ok(stream)
 }
 
-/// Opens connections that all send the same, and waits for the answer of each.
+/// Opens connections that all send the same greeting, and waits for the answer on each.
 fn open_all(
     address: SocketAddr,
     number: usize,
@@ -214,9 +219,9 @@ fn open_all(
 
 struct Subscriber {
     stream: TcpStream,
-    /// Bytes received of the sequence that all subscribers receive.
+    /// Number of message bytes received so far, without pings of NATS.
     position: u64,
-    /// Bytes of a NATS ping whose rest has not arrived yet.
+    /// Number of bytes received of an incomplete NATS ping.
     ping_bytes: usize,
 }
 
@@ -239,7 +244,7 @@ struct Broadcast {
     in_flight: VecDeque<InFlight>,
     /// The number of messages that every subscriber has received.
     complete: u64,
-    /// The delivered bytes of the messages in flight.
+    /// The bytes that each subscriber receives for the messages in flight.
     expected: VecDeque<u8>,
     delivered: u64,
     latencies: Histogram<u64>,
@@ -400,7 +405,8 @@ impl Broadcast {
         }
     }
 
-    /// Compares what a subscriber has received with what is in flight, and counts its messages.
+    /// Compares received bytes with the messages in flight, and counts the messages that are
+    /// complete.
     fn verify(&mut self, index: usize, mut received: &[u8]) -> io::Result<()> {
         let before = self.subscribers[index].position;
         while !received.is_empty() {
@@ -408,7 +414,7 @@ impl Broadcast {
             let to_boundary = self.frame_bytes - subscriber.position % self.frame_bytes;
             let mut count = received.len();
             if self.protocol == Protocol::Nats {
-                // Pings of the server are between two messages.
+                // NATS servers send pings between messages.
                 let rest = &NATS_PING[subscriber.ping_bytes..];
                 let is_between = to_boundary == self.frame_bytes;
                 let ping = rest.iter().zip(received).take_while(|(a, b)| a == b).count();

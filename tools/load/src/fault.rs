@@ -34,7 +34,7 @@ impl FaultKind {
     pub(crate) const FAILED: FaultKind = FaultKind("input/output error");
 }
 
-/// The text for a TLS stream that ends without the message that ends the session.
+/// The text for a TLS stream that ends without a `close_notify` alert.
 const NO_CLOSE_NOTIFY: &str = "TLS ended without close_notify";
 
 /// One failure of one client.
@@ -55,7 +55,7 @@ impl Fault {
             io::ErrorKind::ConnectionRefused => {
                 (FaultKind::REFUSED, "is the server running there?")
             }
-            // No server has ever listened at this path.
+            // The path of the Unix socket does not exist, so no server listens there.
             io::ErrorKind::NotFound => (FaultKind::CONNECT_FAILED, "is the server running there?"),
             io::ErrorKind::TimedOut => (
                 FaultKind::CONNECT_TIMEOUT,
@@ -145,7 +145,6 @@ impl Fault {
         )
     }
 
-    /// Creates the fault for a byte that differs from the one that was sent.
     pub(crate) fn wrong_byte(at: usize, length: usize) -> Fault {
         Fault::new(
             FaultKind::WRONG_BYTES,
@@ -153,7 +152,6 @@ impl Fault {
         )
     }
 
-    /// Creates the fault for more bytes than were sent.
     pub(crate) fn too_many_bytes(bytes: usize) -> Fault {
         Fault::new(
             FaultKind::TOO_MANY_BYTES,
@@ -161,7 +159,6 @@ impl Fault {
         )
     }
 
-    /// Creates the fault for a reply that arrived while no request was in flight.
     pub(crate) fn unrequested_reply() -> Fault {
         Fault::new(FaultKind::TOO_MANY_BYTES, "a reply arrived without a request")
     }
@@ -192,8 +189,8 @@ impl Fault {
         Fault { detail: format!("{} ({NO_CLOSE_NOTIFY})", self.detail), ..self }
     }
 
-    /// Creates the fault for a server that does not close the connection, although that is the end
-    /// of the body.
+    /// Creates the fault for a server that does not close the connection although the end of the
+    /// body is the end of the connection.
     pub(crate) fn not_closed(limit: Duration) -> Fault {
         let text = format!(
             "the reply has neither content-length nor chunks, so its body ends with the \
@@ -214,7 +211,7 @@ impl Fault {
     }
 }
 
-/// Returns the error of a TLS session that an error contains.
+/// Returns the TLS error inside an I/O error, if there is one.
 fn tls_cause(error: &io::Error) -> Option<&rustls::Error> {
     error.get_ref().and_then(|cause| cause.downcast_ref())
 }
@@ -251,10 +248,9 @@ fn alert_advice(alert: AlertDescription) -> &'static str {
     }
 }
 
-/// The maximum length of a refusal that is shown.
+/// Longer refusals are cut off.
 const MAX_REFUSAL_BYTES: usize = 200;
 
-/// The failures by kind, the first failure as text, and the first refusal as text.
 #[derive(Debug, Default)]
 pub(crate) struct Faults {
     pub(crate) by_kind: BTreeMap<String, u64>,
@@ -303,7 +299,6 @@ impl FaultLog {
         self.is_interrupted.store(true, Relaxed);
     }
 
-    /// Returns true if the run has been interrupted.
     pub(crate) fn is_interrupted(&self) -> bool {
         self.is_interrupted.load(Relaxed)
     }
@@ -312,7 +307,7 @@ impl FaultLog {
         self.lock().by_kind.is_empty()
     }
 
-    /// Returns the recorded failures, and leaves none behind.
+    /// Removes and returns the recorded failures.
     pub(crate) fn take(&self) -> Faults {
         let refusal = self.refusal.0.get().cloned();
         Faults { refusal, ..std::mem::take(&mut *self.lock()) }

@@ -13,7 +13,6 @@ use crate::tls::Tls;
 use crate::warnings;
 use std::sync::Arc;
 
-/// The results of a workload.
 pub(crate) struct RunResults {
     pub(crate) driver: String,
     pub(crate) measured: Measurement,
@@ -65,7 +64,6 @@ impl RunInfo {
     }
 }
 
-/// Describes the plan for a recording.
 pub(crate) fn run_info(plan: &Plan) -> RunInfo {
     let has_length = plan.protocol == Protocol::Echo;
     let (workload, pipeline, schedule) = match plan.workload {
@@ -110,7 +108,7 @@ pub(crate) fn run_info(plan: &Plan) -> RunInfo {
     }
 }
 
-/// Returns the address of the server, as it is written for clients.
+/// Formats the server's addresses, with a prefix for datagrams.
 fn address(plan: &Plan, workload: WorkloadKind) -> String {
     match (&plan.address, workload) {
         (ServerAddress::Inet(address), WorkloadKind::Datagrams) => format!("udp://{address}"),

@@ -11,8 +11,8 @@ use crate::payload::Payload;
 use crate::recording::Recording;
 use std::rc::Rc;
 
-/// Verifies `bytes` as an echo: as a datagram, and as a stream in pieces. The first byte selects
-/// the client and the size of the pieces.
+/// Verifies `bytes` as the echo of a datagram, and as the echo of a stream that arrives in pieces.
+/// The first byte selects the client and the size of the pieces.
 pub fn echo(bytes: &[u8]) {
     let Some((&first, bytes)) = bytes.split_first() else { return };
     let (client, length) = (usize::from(first >> 4), bytes.len());
@@ -68,7 +68,8 @@ pub fn http(bytes: &[u8]) {
 }
 
 /// Parses `bytes` as replies of a script, at once and in pieces. The first byte selects the size of
-/// the pieces. Then follow the framing, the expected reply and the replies, separated by zeros.
+/// the pieces, the kind of framing, and whether replies are compared. The framing, the expected
+/// reply and the replies follow, separated by zeros.
 pub fn script(bytes: &[u8]) {
     let Some((&first, bytes)) = bytes.split_first() else { return };
     let mut parts = bytes.splitn(3, |byte| *byte == 0);

@@ -16,7 +16,7 @@ const SPARE_DESCRIPTORS: u64 = 16;
 pub struct OpenFileShortage {
     /// Connections requested.
     pub connections: u64,
-    /// Open files needed for them and for those already open.
+    /// Open files needed: for the connections, for files that are already open, and for a reserve.
     pub needed: u64,
     /// The soft limit before it was raised.
     pub soft: u64,

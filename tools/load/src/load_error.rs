@@ -1,5 +1,3 @@
-//! Reasons why a run cannot start.
-
 use crate::affinity::PinError;
 use crate::invalid::InvalidValue;
 use crate::limits::OpenFileShortage;

@@ -11,9 +11,9 @@ use std::time::Duration;
 /// The result of a part of a run: its recording, or why it has none.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PartResult {
-    /// The part.
+    /// Which part of the run this is.
     pub part: Part,
-    /// The host name of its machine, or empty if it never arrived.
+    /// The host name of the part's machine, or empty if the part never reported it.
     pub host: String,
     /// The recording, or why it is missing.
     pub outcome: Result<Recording, String>,
@@ -51,7 +51,7 @@ impl PartResult {
 
 impl Recording {
     /// Merges the results of the parts of a run into one recording. Latencies and counts are added
-    /// up per interval, so the result is exact. The measured time is the longest one.
+    /// up per interval, so the sums are exact. The measured time is that of the longest part.
     ///
     /// If parts are missing, the first warning says that the result is partial.
     pub fn merge(plan: &Plan, parts: &[PartResult]) -> Recording {
@@ -113,7 +113,7 @@ fn add(merged: &mut Recording, name: &str, part: &Recording) {
     }
 }
 
-/// Adds intervals to the sums of the intervals at the same time.
+/// Adds each interval to the sum of the intervals that start at the same time.
 fn add_intervals(sums: &mut BTreeMap<u64, Interval>, length: Duration, parts: &[Interval]) {
     for interval in parts {
         // Starts are multiples of the length, to the precision of a float.
@@ -132,7 +132,7 @@ fn add_intervals(sums: &mut BTreeMap<u64, Interval>, length: Duration, parts: &[
 #[derive(Debug)]
 pub struct LiveSum {
     length: Duration,
-    /// For each part that still takes part, the number of the interval it completes next.
+    /// For each part that has not ended, the number of the interval that it completes next.
     next: BTreeMap<usize, u64>,
     sums: BTreeMap<u64, Interval>,
 }
@@ -144,7 +144,7 @@ impl LiveSum {
         LiveSum { length: plan.interval, next, sums: BTreeMap::new() }
     }
 
-    /// Adds an interval of a part.
+    /// Adds an interval of a part. Intervals of parts that were removed are ignored.
     pub fn add(&mut self, part: usize, interval: &Interval) {
         let Some(next) = self.next.get_mut(&part) else { return };
         *next = (interval.start / self.length.as_secs_f64()).round() as u64;
@@ -152,12 +152,13 @@ impl LiveSum {
         add_intervals(&mut self.sums, self.length, std::slice::from_ref(interval));
     }
 
-    /// No longer waits for the intervals of a part.
+    /// Stops waiting for the intervals of a part.
     pub fn remove(&mut self, part: usize) {
         self.next.remove(&part);
     }
 
-    /// Returns the intervals that all parts have completed since the last call, in order.
+    /// Returns the sums of the intervals that all parts have completed since the last call, in
+    /// order.
     pub fn take(&mut self) -> Vec<Interval> {
         let complete = self.next.values().min().copied().unwrap_or(u64::MAX);
         let rest = self.sums.split_off(&complete);

@@ -1,5 +1,3 @@
-//! Outcomes of requests.
-
 /// The outcome of a request, according to its reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Outcome {

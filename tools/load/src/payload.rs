@@ -3,18 +3,18 @@
 //!
 //! The pattern repeats after a prime number of bytes. A connection sends it from its own start
 //! position, and each message is the next part of the pattern. Any number of messages is therefore
-//! one slice to send and one to compare with. Up to 65,519 connections send different bytes in
-//! messages of the same number, and a connection repeats itself only after 65,519 messages. Bytes
-//! that are shifted by the size of a buffer (a power of two) never match. A stamp at the start of a
-//! fixed text would not reveal stale bytes after it.
+//! one slice to send and one to compare with. The first messages of up to 65,519 connections all
+//! differ, and so do up to 65,519 consecutive messages of one connection. Bytes that are shifted by
+//! the size of a buffer (a power of two) never match. A stamp at the start of a fixed text would
+//! not reveal stale bytes after it.
 
 use fastrand::Rng;
 use std::sync::LazyLock;
 
-/// Length of the pattern: the two largest primes below 2¹⁶. The second one is for messages whose
-/// length is a multiple of the first, which would otherwise all be equal.
+/// Lengths of the patterns: the two largest primes below 2¹⁶. The second pattern is for messages
+/// whose length is a multiple of the first prime, which would otherwise all be equal.
 const PATTERN_PERIODS: [usize; 2] = [65_521, 65_519];
-/// The longest slice.
+/// The maximum length of a slice of the pattern.
 const MAX_SLICE: usize = 65_536;
 /// The distance between the start positions of consecutive clients.
 const CLIENT_STEP: usize = 40_503;
@@ -51,7 +51,6 @@ impl Payload {
         &self.pattern[self.at..self.at + most.min(MAX_SLICE)]
     }
 
-    /// Skips `count` bytes.
     pub(crate) fn advance(&mut self, count: usize) {
         self.at = (self.at + count) % self.period;
     }

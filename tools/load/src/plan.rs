@@ -30,9 +30,10 @@ pub(crate) const MAX_DURATION: Duration = Duration::from_secs(30 * 24 * 3600);
 /// The plan of one run.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// The server.
+    /// The address of the server.
     pub address: ServerAddress,
-    /// Further addresses of the server. Stream clients connect to all of them in turn.
+    /// Further addresses of the server. Stream connections use `address` and these addresses in
+    /// turn.
     pub more_addresses: Vec<SocketAddr>,
     /// Addresses of the server that are not used, which the results mention.
     pub skipped_addresses: Vec<SocketAddr>,
@@ -60,14 +61,14 @@ pub struct Plan {
     /// The CPU to which every thread of the load is pinned. The calling thread's own affinity is
     /// restored afterwards.
     pub pin: Option<usize>,
-    /// A stream client that receives nothing for this long has failed, and a datagram that is not
-    /// echoed for this long is lost. `Duration::MAX` means no limit.
+    /// How long a stream client waits for the next byte of a reply before its connection has
+    /// failed, and how long a datagram may take before it is lost. `Duration::MAX` means no limit.
     pub reply_timeout: Duration,
     /// The time limit for one connect. `Duration::MAX` leaves it to the system.
     pub connect_timeout: Duration,
-    /// The seed of the payload.
+    /// The seed of the payload and of all random numbers of the clients.
     pub seed: u64,
-    /// The length of recorded intervals: one second, unless the plan says otherwise.
+    /// The length of recorded intervals: above zero, and at most 30 days.
     pub interval: Duration,
     /// The part of this machine in a run of several machines. `clients`, `requests` and the rate
     /// apply to all parts together.
@@ -108,7 +109,7 @@ impl Plan {
     /// Checks that every value is within its limits.
     ///
     /// # Errors
-    /// If a value is invalid; the error contains the first one, its limit and a remedy.
+    /// Fails for the first invalid value. The error contains the value, its limit and a remedy.
     pub fn validate(&self) -> Result<(), InvalidValue> {
         self.address.validate()?;
         self.more_addresses.iter().try_for_each(|more| ServerAddress::from(*more).validate())?;
@@ -196,7 +197,8 @@ impl Plan {
         Ok(())
     }
 
-    /// Rejects a protocol, encryption and a schedule for datagrams: only streams have them.
+    /// Rejects settings for datagrams that only streams have, and validates the schedule, the
+    /// protocol and TLS.
     fn check_protocol(&self) -> Result<(), InvalidValue> {
         let special = [
             ("a protocol other than echo", self.protocol != Protocol::Echo),
@@ -240,7 +242,6 @@ impl Plan {
         }
     }
 
-    /// Returns the number of clients of this part.
     pub(crate) fn own_clients(&self) -> usize {
         self.part.clients(self.clients)
     }

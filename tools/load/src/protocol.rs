@@ -70,7 +70,6 @@ impl Protocol {
         matches!(self, Protocol::Http(http) if http.closes_connection())
     }
 
-    /// Returns the data for the fields of requests.
     pub(crate) fn data(&self) -> Option<&Arc<DataRows>> {
         match self {
             Protocol::Echo => None,
@@ -79,7 +78,6 @@ impl Protocol {
         }
     }
 
-    /// Returns true if clients keep cookies.
     pub(crate) fn has_cookies(&self) -> bool {
         matches!(self, Protocol::Http(http) | Protocol::Http2(http) if http.cookies)
     }

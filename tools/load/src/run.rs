@@ -1,5 +1,3 @@
-//! Runs a plan.
-
 use crate::affinity;
 use crate::limits;
 use crate::load_error::LoadError;
@@ -8,7 +6,7 @@ use crate::plan::{Plan, Workload};
 use crate::recording::Recording;
 use crate::{datagrams, streams};
 
-/// Runs a plan, and blocks the calling thread meanwhile.
+/// Runs a plan, and blocks the calling thread until the run ends.
 ///
 /// Failures of the server or of single clients are counted in [`Recording::errors`]. If some client
 /// cannot connect, nothing is measured and [`Recording::seconds`] is 0.

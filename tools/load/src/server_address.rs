@@ -1,5 +1,3 @@
-//! The address of a server.
-
 use crate::invalid::{InvalidValue, invalid};
 use std::fmt;
 use std::io;
@@ -10,7 +8,6 @@ use std::os::unix::net::SocketAddr as UnixAddr;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-/// The prefix of a Unix socket address.
 const UNIX_PREFIX: &str = "unix:";
 
 /// The prefix of an abstract name. A path that begins with `@` is written `./@…`.

@@ -68,12 +68,13 @@ pub fn rounds_for(miss: f64) -> usize {
     (1..1000).find(|&rounds| sign_depth(rounds, miss) > 0).unwrap_or(usize::MAX)
 }
 
-/// A ratio: the median over the rounds, with its interval.
+/// A ratio with its interval.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
 pub struct Ratio {
-    /// The median of the ratios of the rounds.
+    /// The median of the ratios of the rounds, or of all ratios between the values of two groups.
     pub median: f64,
-    /// The interval of the median, at 95 % unless stated otherwise; `None` with too few rounds.
+    /// The interval of the median, at 95 % unless stated otherwise; `None` if there are too few
+    /// values.
     pub interval: Option<Interval>,
 }
 
@@ -117,7 +118,6 @@ impl Ratio {
 
 impl fmt::Display for Ratio {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Three decimals, or one if the ratio is at least 10.
         let decimals = if self.median < 10.0 { 3 } else { 1 };
         write!(f, "{:.decimals$}", self.median)?;
         match self.interval {
@@ -342,7 +342,7 @@ mod tests {
         assert_eq!(of(1.05, 1.2, DEFAULT_MARGIN), Verdict::Worse);
         assert_eq!(of(1.05, 1.2, 0.1), Verdict::Undecided);
         assert_eq!(of(0.98, 1.02, DEFAULT_MARGIN), Verdict::Same);
-        // A control that differs does not make a wider interval count as the same.
+        // A larger margin does not make a wider interval count as the same.
         assert_eq!(of(0.95, 1.05, 0.1), Verdict::Undecided);
         assert_eq!(
             Verdict::of(Ratio { median: 0.1, interval: None }, DEFAULT_MARGIN),

@@ -11,8 +11,8 @@ use std::time::Duration;
 /// A load that uses more than this share of its cores may be the bottleneck.
 const MAX_CPU_SHARE: f64 = 0.9;
 
-/// The load's own delay causes a warning above this share of the response times, at p99 of both, if
-/// it is also above the minimum below.
+/// The load's own delay causes a warning if its p99 exceeds this share of the response times' p99,
+/// and also [`MIN_DELAY_MICROS`].
 const MAX_DELAY_SHARE: f64 = 0.2;
 const MIN_DELAY_MICROS: f64 = 100.0;
 /// Late starts cause a warning above this share of the requests.
@@ -41,7 +41,8 @@ pub(crate) fn all(
             warnings.extend(stream_failures(plan, streams, total.answered, failed));
             let connects = plan.requests_per_connection(streams).is_some();
             warnings.extend(unsent(&total).or_else(|| late_starts(connects, &total)));
-            // The responses of a single part say little: only the responses of all parts count.
+            // A single part has only a share of the responses, so `Recording::merge` checks their
+            // total.
             if plan.part == Part::WHOLE {
                 warnings.extend(too_few_responses(plan, measured.length, total.answered));
             }
@@ -53,7 +54,6 @@ pub(crate) fn all(
     warnings
 }
 
-/// Explains why nothing was measured.
 fn nothing_measured(workload: Workload) -> &'static str {
     match workload {
         Workload::Datagrams(_) => {
@@ -177,7 +177,7 @@ fn late_starts(connects: bool, total: &Interval) -> Option<String> {
         )
     });
     let share = *late as f64 / (*sent).max(1) as f64;
-    // A client that opens a new connection for each request always waits for the connect.
+    // With a limited number of requests per connection, requests also wait for connects.
     let blocked = (share > MAX_LATE_SHARE && !own && !connects && *answered > 0).then(|| {
         format!(
             "{late} of {sent} requests were sent more than 1 ms late, because their connections \
@@ -249,7 +249,6 @@ mod tests {
         warnings(&plan(Streams::default()), measured, recorded, failed)
     }
 
-    /// Invariant 21: the load says when it was itself the bottleneck.
     #[test]
     fn saturated_load_and_failures_are_warnings() {
         assert_eq!(stream_failures(measured(SECOND, 0.5, false), 10_000, 0), "");

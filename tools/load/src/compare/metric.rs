@@ -1,5 +1,3 @@
-//! Metrics by which runs are compared.
-
 use super::side_sample::SideSample;
 use serde::{Serialize, Serializer};
 use std::fmt;
@@ -26,7 +24,7 @@ impl Metric {
     pub const ALL: [Metric; 6] =
         [Metric::Rate, Metric::P50, Metric::P99, Metric::P999, Metric::Mean, Metric::Cpu];
 
-    /// Returns the name of the metric.
+    /// Returns the name that reports and JSON use.
     pub fn name(self) -> &'static str {
         match self {
             Metric::Rate => "rate",
@@ -53,8 +51,8 @@ impl Metric {
         }
     }
 
-    /// Returns the value for a sample, in replies per second or in ns, or `None` if it was not
-    /// measured.
+    /// Returns the value for a sample, in replies per second or in ns, or `None` if it is zero or
+    /// was not measured.
     pub(super) fn of(self, piece: &SideSample) -> Option<f64> {
         let SideSample { seconds, answered, cpu, latencies } = piece;
         let value = match (self, self.share()) {

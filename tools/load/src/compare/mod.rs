@@ -5,9 +5,9 @@
 //! % of comparisons, so two sides that do not differ are called different, by any metric, in at
 //! most 5 %.
 //!
-//! Only several runs show the variation from run to run. A side of several runs is therefore a
-//! group of whole runs. A side of one run is a group of blocks of its time, and
-//! [`Comparison::warnings`] says so.
+//! Only several runs show the variation from run to run. If a side has several runs, each run is
+//! one sample. A single run is divided into blocks of time instead, and [`Comparison::warnings`]
+//! says so.
 //!
 //! ```
 //! use annulus_load::compare::{self, Options};
@@ -42,7 +42,7 @@ use side_sample::SideSample;
 pub use metric::Metric;
 pub use plans::PlanDifference;
 
-/// Options of a comparison.
+/// Options of [`compare()`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Options {
     /// Differences up to this share are ignored: 0.01 is one percent. From 0 to [`MAX_MARGIN`].
@@ -56,7 +56,7 @@ impl Default for Options {
     }
 }
 
-/// The result of a comparison.
+/// The result of [`compare()`].
 #[derive(Clone, Debug, Serialize)]
 pub struct Comparison {
     /// The overall verdict: worse if any ratio is worse, otherwise better if any is better.
@@ -69,7 +69,7 @@ pub struct Comparison {
     pub b: Side,
     /// One ratio per metric, in the order of [`Metric::ALL`].
     pub ratios: Vec<MetricRatio>,
-    /// Planned settings that differ.
+    /// Settings that differ between the sides, or among the runs of one side.
     pub plans: Vec<PlanDifference>,
     /// Reasons not to rely on the comparison.
     pub warnings: Vec<String>,
@@ -115,7 +115,7 @@ pub enum CompareError {
     /// A side, A or B, has no runs.
     #[error("{0} has no runs: name at least one")]
     NoRuns(char),
-    /// Nothing was measured in this run of this side; runs count from 1.
+    /// This run of this side has no measured time or no intervals. Runs are numbered from 1.
     #[error("run {1} of {0} measured nothing: leave it out, or repeat it")]
     NothingMeasured(char, usize),
     /// The margin is not between 0 and [`MAX_MARGIN`].
@@ -164,7 +164,7 @@ fn check(side: char, runs: &[Recording]) -> Result<(), CompareError> {
     found.map_or(Ok(()), |place| Err(CompareError::NothingMeasured(side, place + 1)))
 }
 
-/// Returns the samples of a side. A single run that is too short for blocks is one sample.
+/// Returns one sample per run, or the blocks of a single run if it is long enough for blocks.
 fn pieces(runs: &[Recording]) -> Vec<SideSample> {
     let blocks = match runs {
         [run] => SideSample::blocks(run),
@@ -226,7 +226,8 @@ impl Side {
 }
 
 impl Comparison {
-    /// Describes the verdict in one or two sentences.
+    /// Returns one sentence per verdict, with the metrics to which it applies. Metrics that were
+    /// not measured are left out.
     pub fn sentence(&self) -> String {
         let margin = self.margin * 100.0;
         let parts = [
@@ -245,7 +246,7 @@ impl Comparison {
     }
 }
 
-/// Returns the metric's name, with the size of the difference if there is one.
+/// Returns the metric's name, with the size of the difference if the verdict is better or worse.
 fn named(metric: Metric, ratio: Ratio, verdict: Verdict) -> String {
     match ratio.median {
         _ if !verdict.is_different() => metric.to_string(),

@@ -1,16 +1,14 @@
-//! Planned settings that differ between the runs.
-
 use crate::recording::{Recording, RunInfo};
 use serde::Serialize;
 
-/// A planned setting that differs between the two sides, or among the runs of one side.
+/// A setting that differs between the two sides, or among the runs of one side.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct PlanDifference {
     /// The name of the setting.
     pub what: &'static str,
     /// The values for A; more than one if its runs differ.
     pub a: Vec<String>,
-    /// The values for B.
+    /// The values for B; more than one if its runs differ.
     pub b: Vec<String>,
 }
 
@@ -44,7 +42,6 @@ pub(super) fn differences(a: &[Recording], b: &[Recording]) -> Vec<PlanDifferenc
     COMPARED_SETTINGS.into_iter().filter_map(difference).collect()
 }
 
-/// Returns the distinct values of a setting.
 fn values(runs: &[Recording], of: fn(&RunInfo) -> String) -> Vec<String> {
     let mut values: Vec<String> = runs.iter().map(|run| of(&run.run)).collect();
     values.sort();

@@ -2,23 +2,18 @@
 
 use crate::recording::{Interval, Latencies, Recording};
 
-/// The maximum number of blocks into which a single run is divided.
 const MAX_BLOCKS: usize = 6;
 /// A run that is too short for this many blocks is not divided.
 const MIN_BLOCKS: usize = 5;
-/// The minimum number of intervals in a block.
 const MIN_BLOCK_INTERVALS: usize = 4;
 
 /// One sample of a side: a run, or a block of a run's intervals.
 #[derive(Clone, Debug, Default)]
 pub(super) struct SideSample {
-    /// Measured seconds.
     pub(super) seconds: f64,
-    /// Number of replies.
     pub(super) answered: u64,
     /// CPU seconds of the load; `None` if they are not known for this sample.
     pub(super) cpu: Option<f64>,
-    /// Response times.
     pub(super) latencies: Latencies,
 }
 
@@ -35,19 +30,18 @@ impl SideSample {
         runs.iter().map(SideSample::run).reduce(add).unwrap_or_default()
     }
 
-    /// Returns a whole run as one sample.
     pub(super) fn run(recording: &Recording) -> SideSample {
         let mut piece = SideSample::of(recording.seconds, &recording.intervals);
         piece.cpu = Some(recording.cpu_seconds).filter(|seconds| *seconds > 0.0);
         piece
     }
 
-    /// Divides a run into five or six blocks of at least four consecutive intervals. Returns no
-    /// blocks if the run has fewer than twenty intervals.
+    /// Divides a run into [`MIN_BLOCKS`] to [`MAX_BLOCKS`] blocks of at least
+    /// [`MIN_BLOCK_INTERVALS`] consecutive intervals. Returns no blocks if the run is too short.
     ///
-    /// Neighbouring seconds are often alike, so blocks must be long enough to be independent of
-    /// each other: a few long blocks are safer than many short ones (Schmeiser, Batch size effects
-    /// in the analysis of simulation output, 1982).
+    /// Consecutive intervals are often alike, so each block must be long enough to be independent
+    /// of its neighbours: a few long blocks are safer than many short ones (Schmeiser, Batch size
+    /// effects in the analysis of simulation output, 1982).
     pub(super) fn blocks(recording: &Recording) -> Vec<SideSample> {
         let length = interval_length(recording);
         let intervals = (recording.seconds / length).round() as usize;
@@ -80,7 +74,8 @@ impl SideSample {
     }
 }
 
-/// Returns the length of a run's intervals, in seconds.
+/// Returns the length of the longest interval in seconds, or 1 if there are no intervals. The last
+/// interval of a run may be shorter.
 fn interval_length(recording: &Recording) -> f64 {
     let longest = recording.intervals.iter().map(|interval| interval.length).fold(0.0, f64::max);
     if longest > 0.0 { longest } else { 1.0 }

@@ -1,9 +1,7 @@
-//! Reasons not to rely on a comparison.
-
 use super::{MetricRatio, Side};
 use crate::recording::{Percentiles, Recording};
 
-/// With fewer runs per side than this, the intervals for six metrics do not exist.
+/// If each side has fewer runs, no joint intervals exist for all six metrics.
 const ENOUGH_RUNS: usize = 5;
 
 /// Returns each reason once, with the sides to which it applies.
@@ -26,7 +24,6 @@ pub(super) fn all(
     found.into_iter().map(|(reason, sides)| format!("{sides}: {reason}")).chain(samples).collect()
 }
 
-/// Returns the warnings about a side.
 fn of_side(side: &Side, runs: &[Recording]) -> Vec<String> {
     let Side { runs: count, seconds, pieces, failed, responses, .. } = side;
     let few = match (count, pieces) {
@@ -64,7 +61,8 @@ fn too_few_samples(ratio: &MetricRatio, fewest: u64) -> Option<String> {
     })
 }
 
-/// Returns the warnings of the runs themselves, each once.
+/// Returns the warnings recorded in the runs. A warning of several runs is returned once, with the
+/// number of runs.
 fn of_runs(runs: &[Recording]) -> Vec<String> {
     let mut found: Vec<(&str, usize)> = Vec::new();
     for warning in runs.iter().flat_map(|run| &run.warnings) {

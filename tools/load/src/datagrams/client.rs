@@ -20,7 +20,6 @@ use std::rc::Rc;
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
-/// A client with one socket and the datagrams it has sent.
 pub(crate) struct DatagramClient {
     number: usize,
     socket: Socket,
@@ -29,7 +28,7 @@ pub(crate) struct DatagramClient {
     max_segments: usize,
     in_flight: RefCell<InFlightTable>,
     context: Rc<ThreadContext<Datagrams>>,
-    /// The task's waker while it waits for the table to change.
+    /// Waker of the client's task while it waits for `in_flight` to change.
     waiting: RefCell<Option<Waker>>,
 }
 
@@ -102,8 +101,9 @@ impl DatagramClient {
         .await
     }
 
-    /// Waits until `ready` returns a value for the table. Echoes are handled by the same task; only
-    /// the sweep changes the table from outside, and it wakes the task.
+    /// Waits until `ready` returns a value. Sending and receiving share one task, so every echo
+    /// checks again. A sweep that frees a slot and the end of the run wake the task through
+    /// `waiting`.
     async fn wait_until<T>(&self, ready: impl Fn(&InFlightTable) -> Option<T>) -> T {
         poll_fn(|cx| match ready(&self.in_flight.borrow()) {
             Some(value) => Poll::Ready(value),
@@ -169,7 +169,7 @@ impl DatagramClient {
 
 impl ClientHandle for Rc<DatagramClient> {
     /// Marks datagrams that have waited too long as lost, and records the counts since the last
-    /// sweep. Wakes the client if that freed a slot or the run is over.
+    /// sweep. Wakes the client if a slot was freed or the run is over.
     fn sweep(&mut self, _task: &mut JoinHandle<()>, timeout: Duration) {
         let freed = self.in_flight.borrow_mut().expire(clock::nanos(), timeout);
         self.context.recorder.borrow_mut().datagrams(self.in_flight.borrow_mut().take_counts());

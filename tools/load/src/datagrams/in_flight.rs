@@ -1,18 +1,16 @@
 //! The table of datagrams that one client has sent.
 //!
-//! Datagrams are numbered from 0 in the order in which they are sent. Each one is *waiting* until
-//! it is echoed (*answered*) or times out (*lost*); both free its slot in the window. The table
-//! keeps the entries of several windows so that it can recognise duplicate and late echoes.
+//! Datagrams are numbered from 0 in the order in which they are sent. A datagram is *waiting* until
+//! it is echoed (*answered*) or times out (*lost*), which frees its slot in the window. The table
+//! keeps the entries of several windows, so that it can recognise duplicate and late echoes.
 
 use crate::recording::DatagramCounts;
 use std::time::Duration;
 
 /// The number of windows for which the table keeps entries.
 const KEPT_WINDOWS: usize = 4;
-/// The minimum number of entries in the table.
 const MIN_ENTRIES: usize = 64;
 
-/// Kinds of echoes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EchoKind {
     /// The first echo of a datagram, received in time, with its latency in ns.
@@ -49,7 +47,7 @@ pub(crate) struct InFlightTable {
     window: usize,
     /// The number of the next datagram to send.
     next: u64,
-    /// No datagram before this one is waiting.
+    /// The number of the oldest waiting datagram, or `next` if none is waiting.
     oldest: u64,
     waiting: usize,
     /// One more than the highest number that has been answered.
@@ -82,7 +80,6 @@ impl InFlightTable {
         self.counts.corrupt += 1;
     }
 
-    /// Returns the number of datagrams that are waiting for their echo.
     pub(crate) fn waiting(&self) -> usize {
         self.waiting
     }
@@ -138,14 +135,14 @@ impl InFlightTable {
     /// Records an echo without a number as the echo of the oldest waiting datagram.
     pub(crate) fn echo_of_oldest(&mut self, now: u64) -> EchoKind {
         match self.waiting {
-            // Nothing is waiting, so this is a duplicate or late echo of the last datagram.
+            // No datagram is waiting, so this counts as an echo of the last datagram.
             0 => self.next.checked_sub(1).map_or(EchoKind::Unknown, |last| self.echo(last, now)),
             _ => self.echo(self.oldest, now),
         }
     }
 
-    /// Marks datagrams that have waited longer than `limit` as lost. Returns true if that freed a
-    /// slot.
+    /// Marks datagrams that have waited longer than `limit` as lost. Returns true if a slot was
+    /// freed.
     pub(crate) fn expire(&mut self, now: u64, limit: Duration) -> bool {
         let before = self.waiting;
         let late = now.saturating_sub(u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX));
@@ -167,7 +164,6 @@ impl InFlightTable {
         measured
     }
 
-    /// Ends the wait for a datagram's echo.
     fn end_wait(&mut self, number: u64, state: DatagramState) {
         self.entry(number).state = state;
         self.waiting -= 1;
@@ -299,7 +295,7 @@ mod tests {
     #[derive(Clone, Debug)]
     enum Step {
         Send,
-        /// Echo the datagram this many before the next one.
+        /// Echo the datagram whose number is `next` minus this.
         Echo(u64),
         Expire,
     }
@@ -351,8 +347,7 @@ mod tests {
     }
 
     proptest! {
-        /// Under any loss, duplication, delay and reordering, the table agrees with the model, and
-        /// every datagram has exactly one state.
+        /// The steps come in any order, so datagrams are lost, duplicated, delayed and reordered.
         #[test]
         fn table_agrees_with_unbounded_model(window in 1_usize..6, steps in steps()) {
             let (mut in_flight, mut model) = (InFlightTable::new(window), Model::default());

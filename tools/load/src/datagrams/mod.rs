@@ -1,4 +1,4 @@
-//! Datagrams and their echoes: how many are echoed, how fast, and what happens to the rest.
+//! The datagram workload: how many datagrams are echoed, and how fast.
 //!
 //! Each client has its own connected socket and keeps a fixed number of datagrams in flight. A
 //! datagram that is not echoed within the timeout counts as lost and frees its slot, so loss does

@@ -6,7 +6,7 @@ use crate::payload::Payload;
 /// order.
 pub(crate) const NUMBER_BYTES: usize = 8;
 
-/// The distance in the payload between two consecutive datagrams.
+/// The distance in bytes between the starts of two consecutive datagrams in the payload.
 const DATAGRAM_STEP: u64 = 17_911;
 
 /// The content of one client's datagrams.
@@ -26,17 +26,15 @@ pub(crate) enum Mismatch {
 }
 
 impl DatagramPayload {
-    /// Returns the content that `client` sends in datagrams of `length` bytes.
     pub(crate) fn new(seed: u64, client: usize, length: usize) -> DatagramPayload {
         DatagramPayload { payload: Payload::new(seed, client, length), length }
     }
 
-    /// Returns true if datagrams contain their number.
     pub(crate) fn is_numbered(&self) -> bool {
         self.length >= NUMBER_BYTES
     }
 
-    /// Appends the datagram with this number.
+    /// Appends the datagram with this number to `bytes`.
     pub(crate) fn write(&self, number: u64, bytes: &mut Vec<u8>) {
         let (mut rest, mut text) = (self.length, 0);
         if self.is_numbered() {

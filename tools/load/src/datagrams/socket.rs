@@ -1,5 +1,3 @@
-//! The socket of a datagram client.
-
 use crate::plan::{Datagrams, Plan};
 use crate::server_address::{ServerAddress, unix_address};
 use annulus::Lease;
@@ -13,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The maximum number of bytes that the kernel accounts per datagram in addition to its payload.
 const DATAGRAM_OVERHEAD_BYTES: usize = 1280;
-/// The smallest receive buffer to request, which is the default of most systems.
+/// The smallest socket buffer to request. It is the default of most systems.
 const MIN_RECV_BUFFER_BYTES: usize = 212_992;
 
 /// A socket that is connected to the server.
@@ -25,7 +23,6 @@ pub(crate) enum Socket {
 }
 
 impl Socket {
-    /// Opens a socket and connects it to the server.
     pub(super) async fn open(plan: &Plan, datagrams: Datagrams) -> io::Result<Socket> {
         let buffer =
             (datagrams.window * (plan.length + DATAGRAM_OVERHEAD_BYTES)).max(MIN_RECV_BUFFER_BYTES);
@@ -39,7 +36,7 @@ impl Socket {
         }
     }
 
-    /// Sends one datagram, or several in one call.
+    /// Sends one datagram, or several of equal length in one call if UDP segmentation is on.
     pub(super) fn send(&self, datagrams: Vec<u8>) -> SendDatagram<'_> {
         match self {
             Socket::Udp(socket, how) => socket.send_with(datagrams, how),

@@ -25,7 +25,7 @@ impl EchoExchange {
         EchoExchange { length, to_send: payload, expected: payload, outstanding: 0, partial: 0 }
     }
 
-    /// Returns the fault for a wrong byte, which is `at` bytes after those received so far.
+    /// Returns the fault for a wrong byte at index `at` of the input.
     #[cold]
     fn wrong_byte(&self, at: usize) -> Fault {
         Fault::wrong_byte((self.partial + at) % self.length, self.length)
@@ -128,7 +128,7 @@ mod tests {
     }
 
     proptest! {
-        /// Any split of the replies gives the same answers, over any number of connections.
+        /// Replies are split at any place and received over several connections.
         #[test]
         fn split_input_gives_the_same_answers(
             length in 1_usize..70_000,
@@ -145,7 +145,7 @@ mod tests {
                     answers += receive(&mut echo, bytes_from).unwrap();
                 }
                 prop_assert_eq!((answers, echo.outstanding()), (messages, Some(0)));
-                // Messages in flight are forgotten with their connection.
+                // Messages in flight are discarded with their connection.
                 echo.request(&mut out);
                 out.clear();
                 echo.on_reconnect();

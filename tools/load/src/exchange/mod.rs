@@ -2,19 +2,20 @@
 //! carry them.
 //!
 //! A *protocol* is an exchange over a transport:
-//! - An [`Exchange`] writes requests and recognises their replies. It does no I/O, reads no clock
-//!   and counts nothing; the client does that ([`crate::streams`]). Each client has one exchange,
-//!   which it uses for all its successive connections.
+//! - An [`Exchange`] writes requests and recognises their replies. It does no I/O and reads no
+//!   clock: the client does both ([`crate::streams`]). Each client has one exchange, which it uses
+//!   for all its successive connections.
 //! - A [`Transport`] carries the bytes: [`PlainTransport`](crate::transport::PlainTransport), or
 //!   one that wraps it, such as TLS.
 //!
 //! # A codec
-//! `Out` is `Vec<u8>`, or [`RequestBuffer`] if all requests may be the same. [`Exchange::request`]
-//! appends a request. [`Exchange::take`] takes bytes as they arrive, and calls `answered` for each
-//! complete reply. Incomplete replies stay in the exchange, which needs memory of its own only
-//! then. The client matches replies to requests in order (the first reply belongs to the oldest
-//! request), so a codec keeps no list of requests unless the form of a reply depends on its request
-//! (a reply to HEAD has no body). A codec need not detect a reply without a request.
+//! `Out` is usually `Vec<u8>`, or [`RequestBuffer`] if all requests may be the same.
+//! [`Exchange::request`] appends a request. [`Exchange::take`] takes bytes as they arrive, and
+//! calls `answered` for each complete reply. The exchange buffers the bytes of an incomplete reply
+//! only if it cannot process them as they arrive. The client matches replies to requests in order
+//! (the first reply belongs to the oldest request), so a codec keeps no list of requests unless a
+//! reply depends on its request (a reply to HEAD has no body). The client detects a reply without a
+//! request.
 //!
 //! ```text
 //! struct Line { request: Rc<[u8]>, rest: usize }
@@ -116,7 +117,7 @@ pub(crate) trait Exchange {
         None
     }
 
-    /// Returns true within a reply that ends with the connection.
+    /// Returns true while the body of the current reply ends only with the connection.
     fn is_until_close(&self) -> bool {
         false
     }
@@ -141,13 +142,12 @@ pub(crate) trait Exchange {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Answer {
     pub(crate) outcome: Outcome,
-    /// The position among the requests without a reply: 0 is the oldest, which then moves to this
-    /// position.
+    /// The position of the answered request among the requests without a reply. Position 0 is the
+    /// oldest request, which then moves to this position.
     pub(crate) position: usize,
 }
 
 impl Answer {
-    /// An expected reply to the oldest request.
     pub(crate) const OK: Answer = Answer::new(Outcome::Ok);
 
     /// Creates an answer to the oldest request.
@@ -171,12 +171,12 @@ pub(crate) trait OutgoingBuffer: Default {
 /// Bytes to send.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum SendBytes<'a> {
-    /// Copied.
+    /// The transport keeps no reference to the bytes.
     Borrowed(&'a [u8]),
-    /// Copied only if the connection is encrypted.
+    /// The transport may keep a reference, unless it encrypts the bytes.
     Static(&'static [u8]),
-    /// Copied only if there are many or the connection is encrypted; otherwise the connection holds
-    /// a reference until they are sent.
+    /// The transport may keep a reference until the bytes are sent, unless there are many or it
+    /// encrypts them.
     Shared(&'a Rc<[u8]>),
 }
 

@@ -1,4 +1,5 @@
-//! Buffers a part of a reply that arrives in pieces.
+//! Buffers a *part* of a reply, such as its head or the size of a chunk, until the part is
+//! complete.
 
 use crate::fault::Fault;
 
@@ -6,8 +7,7 @@ use crate::fault::Fault;
 /// missing. A parser that fails on some bytes must also fail on all input that starts with them.
 pub(super) type Parsed<T> = Result<Option<(usize, T)>, Fault>;
 
-/// The number of bytes up to which a part that arrives line by line is parsed at the end of each
-/// line.
+/// Up to this length, [`PartialInput::parse_lines`] parses a part at the end of each line.
 const MAX_PARSED_BYTES: usize = 4096;
 
 /// The bytes received so far of a part whose end is missing. Empty unless a part was split.
@@ -99,7 +99,6 @@ impl PartialInput {
         if self.0.is_empty() { Ok(()) } else { parse(&self.0).map(drop) }
     }
 
-    /// Returns the number of buffered bytes.
     pub(super) fn len(&self) -> usize {
         self.0.len()
     }
@@ -109,7 +108,7 @@ impl PartialInput {
 mod tests {
     use super::*;
 
-    /// Returns the number of times that a head of many lines was parsed.
+    /// Returns how often a head that arrives in pieces of `size` bytes was parsed.
     fn parses(head: &str, size: usize) -> usize {
         let (mut partial, mut count) = (PartialInput::default(), 0);
         let mut complete = None;

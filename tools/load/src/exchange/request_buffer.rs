@@ -30,7 +30,7 @@ pub(crate) enum RequestBuffer {
 }
 
 impl RequestBuffer {
-    /// Appends the request that is always the same.
+    /// Appends the request that all clients share.
     #[inline]
     pub(crate) fn push_same(&mut self, request: &Rc<[u8]>) {
         match self {

@@ -5,16 +5,16 @@ use crate::clock;
 use std::net::IpAddr;
 use std::time::{Duration, UNIX_EPOCH};
 
-/// The number of cookies that a client keeps, as in Chromium. The oldest one gives way.
+/// The number of cookies that a client keeps, as in Chromium. A new cookie replaces the oldest one.
 const MAX_COOKIES: usize = 180;
-/// The length of a cookie, name and value, above which it is ignored.
+/// A cookie is ignored if its name and value together are longer.
 const MAX_COOKIE_BYTES: usize = 4096;
 
 /// The cookies that the server has set on a client, and the request that is in flight. A cookie is
 /// sent with a request if its path, domain, `Secure` and lifetime allow it.
 ///
-/// A `Secure` cookie belongs to requests over TLS, or to this machine (`localhost`, 127.0.0.1,
-/// ::1), which browsers trust, too.
+/// A `Secure` cookie is sent over TLS, or to this machine (`localhost` and loopback addresses),
+/// which browsers trust without TLS.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Cookies {
     /// In the order in which they were first set.
@@ -35,18 +35,17 @@ struct Cookie {
     is_host_only: bool,
     path: Vec<u8>,
     is_secure: bool,
-    /// When it expires, since 1970. `None`: at the end of the session.
+    /// Time of expiry since the Unix epoch; `None` for a cookie that lasts until the session ends.
     expires: Option<Duration>,
 }
 
 impl Cookies {
-    /// Says whether the requests are sent over TLS.
     pub(crate) fn set_encrypted(&mut self, is_encrypted: bool) {
         self.is_encrypted = is_encrypted;
     }
 
-    /// Remembers the request that follows: its host, with or without a port, and its path, with or
-    /// without a query. Its reply sets cookies for them.
+    /// Remembers the host and path of the next request. The host may have a port, and the path a
+    /// query. Cookies that the reply sets belong to this host and path.
     pub(crate) fn begin_request(&mut self, host: &[u8], path: &[u8]) {
         self.host = String::from_utf8_lossy(without_port(host)).to_ascii_lowercase();
         let end = path.iter().position(|byte| *byte == b'?').unwrap_or(path.len());
@@ -76,7 +75,6 @@ impl Cookies {
         }
     }
 
-    /// Forgets all cookies.
     pub(crate) fn clear(&mut self) {
         self.all.clear();
     }
@@ -157,7 +155,7 @@ impl Cookies {
                 _ => {}
             }
         }
-        // `Max-Age` has precedence.
+        // `Max-Age` has precedence over `Expires`.
         cookie.expires = match max_age {
             Some(seconds) => {
                 let seconds = Duration::from_secs(u64::try_from(seconds).unwrap_or_default());
@@ -179,7 +177,8 @@ impl Cookies {
         (is_allowed && is_own && (!cookie.is_secure || self.is_trusted())).then_some(cookie)
     }
 
-    /// Returns the path of a cookie without one: the directory of the latest request.
+    /// Returns the path of a cookie that has no `Path` attribute: the directory of the latest
+    /// request.
     fn default_path(&self) -> &[u8] {
         match self.path.iter().rposition(|byte| *byte == b'/') {
             Some(last @ 1..) if self.path.starts_with(b"/") => &self.path[..last],
@@ -200,21 +199,20 @@ fn split(text: &[u8]) -> Option<(&[u8], &[u8])> {
     Some((text[..place].trim_ascii(), text[place + 1..].trim_ascii()))
 }
 
-/// Returns a host without its port.
 fn without_port(host: &[u8]) -> &[u8] {
     let colon = host.iter().rposition(|byte| *byte == b':');
     let is_port = |colon: &usize| host[colon + 1..].iter().all(u8::is_ascii_digit);
     colon.filter(is_port).map_or(host, |colon| &host[..colon])
 }
 
-/// Returns true if the host is the domain, or is below it. An address is below nothing.
+/// Returns true if the host is the domain or a subdomain of it. An IP address is no subdomain.
 fn is_within(host: &str, domain: &str) -> bool {
     let is_below = |host: &str| host.strip_suffix(domain).is_some_and(|start| start.ends_with('.'));
     host == domain || (is_below(host) && host.parse::<IpAddr>().is_err())
 }
 
-/// Returns the value of the `Host` header and the path in the head of a request. Empty if there is
-/// none.
+/// Returns the value of the `Host` header and the path in the head of a request. A missing one is
+/// empty.
 fn host_and_path(head: &[u8]) -> (&[u8], &[u8]) {
     let mut lines = head.split(|byte| *byte == b'\n');
     let first = lines.next().unwrap_or_default();
@@ -227,7 +225,7 @@ fn host_and_path(head: &[u8]) -> (&[u8], &[u8]) {
     (host.unwrap_or_default(), path)
 }
 
-/// Parses a date of HTTP, also in the form of old servers: `Thu, 01-Jan-1970 00:00:00 GMT`.
+/// Parses an HTTP date, or a date in the form of old servers: `Thu, 01-Jan-1970 00:00:00 GMT`.
 fn parse_date(text: &str) -> Option<Duration> {
     let date = httpdate::parse_http_date(text)
         .or_else(|_| httpdate::parse_http_date(&text.replace('-', " ")))
@@ -314,7 +312,7 @@ mod tests {
             ),
             ("a.example", "; Domain=.Example", &["a.example", "b.example"], &["badexample"]),
             ("a.example", "; Domain=", &["a.example"], &["b.a.example"]),
-            // Another host may not be set.
+            // A server cannot set cookies for a domain that it does not belong to.
             ("a.example", "; Domain=b.example", &[], &["a.example", "b.example"]),
             ("10.0.0.1", "; Domain=0.0.1", &[], &["10.0.0.1"]),
             ("[::1]:80", "", &["[::1]:81", "[::1]"], &["[::2]"]),

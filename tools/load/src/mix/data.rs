@@ -28,7 +28,7 @@ impl DataRows {
     /// Parses comma-separated values. Values with commas, quotes or line ends are quoted.
     ///
     /// # Errors
-    /// If a line is invalid; the error contains its number and the reason.
+    /// Fails if a line is invalid, or if there are no rows after the names of the columns.
     pub fn parse(bytes: &[u8]) -> Result<DataRows, InvalidValue> {
         let mut reader = csv::ReaderBuilder::new().flexible(true).from_reader(bytes);
         let not_text = |error: csv::Error| invalid(format!("line 1: {error}"));

@@ -38,9 +38,9 @@ pub struct FieldValues {
     number: u64,
     random: Rng,
     data: Option<Arc<DataRows>>,
-    /// The row of the data for the request.
+    /// Index of the data row that the current request uses.
     row: u64,
-    /// The next request of a session in order, and the number of sessions that have begun.
+    /// Index of the next request of the session.
     step: usize,
     sessions: u64,
     cookies: Cookies,
@@ -64,7 +64,8 @@ impl FieldValues {
         }
     }
 
-    /// Sets the data for the fields with the names of its columns.
+    /// Sets the rows of data. A field with the name of a column is replaced with the column's
+    /// value.
     pub fn with_data(self, data: Option<Arc<DataRows>>) -> FieldValues {
         FieldValues { data, ..self }
     }
@@ -74,7 +75,7 @@ impl FieldValues {
         self.number = self.number.wrapping_add(self.clients);
     }
 
-    /// Returns the number of the client.
+    /// Returns the number of the client, from 0.
     pub fn client(&self) -> u64 {
         self.client
     }
@@ -92,7 +93,7 @@ impl FieldValues {
         }
         let step = self.step;
         if step == 0 {
-            // Sessions of all clients use different rows.
+            // Each session of the run has its own row, unless there are more sessions than rows.
             self.row = self.client.wrapping_add(self.sessions.wrapping_mul(self.clients));
             self.sessions += 1;
             self.cookies.clear();
@@ -101,7 +102,7 @@ impl FieldValues {
         step
     }
 
-    /// Goes back by some requests of a session, because they were not answered.
+    /// Goes back by this number of requests of a session, because they were not answered.
     pub(crate) fn repeat<T>(&mut self, mix: &Mix<T>, requests: usize) {
         let length = mix.entries.len();
         if mix.is_in_order && requests > 0 {
@@ -111,7 +112,6 @@ impl FieldValues {
         }
     }
 
-    /// Returns the cookies of the client.
     pub(crate) fn cookies(&mut self) -> &mut Cookies {
         &mut self.cookies
     }
@@ -307,7 +307,7 @@ mod tests {
             let mut counts = vec![0.0; weights.len()];
             (0..4000).for_each(|_| counts[mix.draw(&mut random)] += 1.0);
             for (count, share) in counts.iter().zip(mix.shares()) {
-                // Six standard deviations.
+                // Allow six standard deviations.
                 let deviation = (4000.0 * share * (1.0 - share)).sqrt();
                 prop_assert!((count - 4000.0 * share).abs() <= 6.0 * deviation + 1.0);
             }

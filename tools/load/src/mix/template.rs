@@ -15,9 +15,9 @@ const TEXT_ALPHABET: &[u8; 64] =
 ///
 /// | field | is replaced with |
 /// |---|---|
-/// | `{n}` | the number of the request, from 0; no two requests of a run have the same |
+/// | `{n}` | the number of the request, from 0, which no other request of the run has |
 /// | `{client}` | the number of the client, from 0 |
-/// | `{random A B}` | a number from A to B, each as likely |
+/// | `{random A B}` | a random number from A to B, uniformly distributed |
 /// | `{hex N}` | N random hexadecimal digits |
 /// | `{text N}` | N random characters of `a`–`z`, `A`–`Z`, `0`–`9`, `-` and `_` |
 /// | `{COLUMN}` | the value in this column of the data, if there is data |
@@ -55,7 +55,7 @@ enum Part {
     Cookies,
 }
 
-/// The names of fields.
+/// The names of built-in fields, which no column may have.
 pub(super) const FIELD_NAMES: [&str; 5] = ["n", "client", "random", "hex", "text"];
 
 impl Template {

@@ -10,7 +10,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-/// How long to try the addresses of a host that has several.
+/// How long to try the addresses of a host with several addresses.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long to wait for the other addresses once one has accepted a connection.
 const PROBE_GRACE: Duration = Duration::from_millis(250);
@@ -28,7 +28,7 @@ impl Address {
         &self.host
     }
 
-    /// If the port requires a privilege, returns the first one that does not: 1024, unless the
+    /// If the port requires a privilege, returns the lowest port that does not: 1024, unless the
     /// machine is configured otherwise.
     pub fn first_unprivileged_port(&self) -> Option<u16> {
         let first = std::fs::read_to_string("/proc/sys/net/ipv4/ip_unprivileged_port_start");
@@ -78,7 +78,8 @@ pub(super) struct ServerAddresses {
 }
 
 impl ServerAddresses {
-    /// Chooses among the addresses of a host: at least one.
+    /// Chooses the addresses that accept a connection, or the first one if none does. `found` must
+    /// not be empty.
     fn choose(found: Vec<SocketAddr>) -> ServerAddresses {
         let mut answers = match &found[..] {
             [_] => vec![true],
@@ -96,7 +97,8 @@ impl ServerAddresses {
         ServerAddresses { first, more: used, skipped }
     }
 
-    /// Uses only the first address, because the others cannot be tried.
+    /// Uses only the first address. This is for UDP, where connecting does not show whether a
+    /// server listens.
     pub(super) fn first_of(mut found: Vec<SocketAddr>) -> ServerAddresses {
         let first = found.remove(0);
         ServerAddresses { first, more: Vec::new(), skipped: found }
@@ -114,7 +116,7 @@ fn probe(addresses: &[SocketAddr]) -> Vec<bool> {
             // No one receives the result of an address that answers too late.
             _ = sender.send((index, is_answering));
         };
-        // Without a thread, the address counts as one that does not answer.
+        // If no thread can be started, the address counts as one that does not answer.
         _ = thread::Builder::new().name("annulus-probe".into()).spawn(connect);
     }
     drop(sender);

@@ -8,11 +8,9 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-/// The prefix of a UDP address.
 const UDP_PREFIX: &str = "udp://";
 /// The optional prefix of a TCP address.
 const TCP_PREFIX: &str = "tcp://";
-/// The prefixes of Unix sockets, for streams and for datagrams.
 const UNIX_PREFIX: &str = "unix:";
 const UNIX_DATAGRAM_PREFIX: &str = "unix-datagram:";
 
@@ -31,7 +29,7 @@ pub enum Endpoint {
 }
 
 impl Endpoint {
-    /// Returns the socket addresses of the endpoint: at least one, or none for a path.
+    /// Returns the socket addresses of the endpoint: at least one for a host, and none for a path.
     pub fn resolve(&self) -> Result<Vec<SocketAddr>, OptionsError> {
         match self {
             Endpoint::Tcp(address) | Endpoint::Udp(address) => address.resolve(),
@@ -40,7 +38,7 @@ impl Endpoint {
     }
 
     /// Returns the address of a server. If a TCP host has several addresses, it is the first one
-    /// that accepts a connection.
+    /// that accepts a connection, or the first one if none does.
     ///
     /// # Errors
     /// Fails if the name cannot be resolved.
@@ -48,11 +46,11 @@ impl Endpoint {
         self.servers().map(|(first, _)| first)
     }
 
-    /// Returns the first address of a server, and all its internet addresses.
+    /// Returns the address of a server and, unless it is a path, the addresses of its host.
     pub(super) fn servers(&self) -> Result<(ServerAddress, Option<ServerAddresses>), OptionsError> {
         let addresses = match self {
             Endpoint::Tcp(address) => address.resolve_server()?,
-            // Only a client that sends something would know whether an address answers.
+            // Connecting a UDP socket does not show whether a server listens.
             Endpoint::Udp(address) => ServerAddresses::first_of(address.resolve()?),
             Endpoint::Unix(path) | Endpoint::UnixDatagram(path) => {
                 return Ok((ServerAddress::Unix(path.clone()), None));
@@ -61,7 +59,7 @@ impl Endpoint {
         Ok((ServerAddress::Inet(addresses.first), Some(addresses)))
     }
 
-    /// If the port requires a privilege, returns the first one that does not.
+    /// If the port requires a privilege, returns the lowest port that does not.
     pub fn first_unprivileged_port(&self) -> Option<u16> {
         match self {
             Endpoint::Tcp(address) | Endpoint::Udp(address) => address.first_unprivileged_port(),
@@ -79,7 +77,7 @@ impl Endpoint {
         matches!(self, Endpoint::Unix(_) | Endpoint::UnixDatagram(_))
     }
 
-    /// Formats one of its addresses as on the command line.
+    /// Formats one of the endpoint's addresses in the form of the command line.
     pub fn display_address(&self, address: SocketAddr) -> String {
         match self {
             Endpoint::Udp(_) => format!("{UDP_PREFIX}{address}"),
@@ -116,7 +114,7 @@ impl fmt::Display for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Endpoint::Tcp(address) => {
-                // A host may have the same name as a scheme.
+                // A host named `unix` needs the prefix, because `unix:7000` is a path.
                 let text = address.to_string();
                 let is_path =
                     text.starts_with(UNIX_PREFIX) || text.starts_with(UNIX_DATAGRAM_PREFIX);
@@ -129,7 +127,6 @@ impl fmt::Display for Endpoint {
     }
 }
 
-/// Checks a path or an abstract name.
 fn check_path(path: &str) -> Result<PathBuf, String> {
     let path = PathBuf::from(path);
     ServerAddress::Unix(path.clone()).validate().map_err(|error| error.to_string())?;

@@ -241,7 +241,6 @@ const SCRIPT_HEADING: &str =
     "Other protocols, for targets HOST:PORT, tcp://, tls:// and unix:/path";
 const TLS_HEADING: &str = "TLS, for targets https:// and tls://";
 
-/// The command line of a load.
 #[derive(Parser)]
 #[command(no_binary_name = true, disable_help_flag = true)]
 struct CommandLine {
@@ -301,7 +300,11 @@ impl FromStr for Options {
 }
 
 impl Options {
-    /// Reads the file if the target is one. The file then contains the whole load.
+    /// Returns the options in the target's file if the target ends with `.toml`, and `self`
+    /// otherwise.
+    ///
+    /// # Errors
+    /// Fails if the file cannot be read or is invalid, or if other options accompany it.
     pub fn resolved(self) -> Result<Options, OptionsError> {
         let Some(path) =
             self.target_text().filter(|text| text.ends_with(".toml")).map(PathBuf::from)
@@ -324,7 +327,7 @@ impl Options {
         toml::from_str(&text).map_err(|error| usage(format!("{}: {error}", path.display())))
     }
 
-    /// Returns the target as it was given.
+    /// Returns the text of the option `target` or `address`.
     fn target_text(&self) -> Option<&str> {
         self.target.as_deref().or(self.address.as_deref())
     }
@@ -332,7 +335,8 @@ impl Options {
     /// Returns the plan of the load.
     ///
     /// # Errors
-    /// If a value is invalid; the error contains the value, its limit and a remedy.
+    /// Fails if a value is invalid or a host cannot be resolved. The error contains the value, its
+    /// limit and a remedy.
     pub fn plan(&self) -> Result<Plan, OptionsError> {
         self.plan_with(|target| match &self.unix_socket {
             Some(path) => Ok((ServerAddress::Unix(path.clone()), None)),

@@ -1,11 +1,9 @@
-//! Spellings of options that have been renamed: each is refused with the new one.
-
 use clap::builder::NonEmptyStringValueParser;
 use clap::builder::TypedValueParser;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, Error, FromArgMatches};
 use serde::de::{Deserialize, Deserializer, Error as _};
 
-/// Rejects options and keys that have been renamed, with their new names.
+/// Rejects options and keys that have been renamed. The error contains the new name.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RenamedOptions;

@@ -221,7 +221,6 @@ impl Options {
     }
 }
 
-/// An expected reply of a script.
 enum ScriptExpected {
     /// The whole reply.
     Reply(Template),
@@ -242,7 +241,7 @@ impl ScriptExpected {
         }
     }
 
-    /// Returns the length of the reply, if all such replies have the same.
+    /// Returns the length of the expected reply, if it is known before the run.
     fn length(&self) -> Option<usize> {
         match self {
             ScriptExpected::Reply(reply) => reply.as_constant().map(<[u8]>::len),
@@ -252,7 +251,7 @@ impl ScriptExpected {
     }
 }
 
-/// Creates the mix of some requests, or the session in order.
+/// Creates a weighted mix, or a session of requests in order, which must not have weights.
 fn mix<T>(weighted: Vec<(f64, T)>, is_in_order: bool) -> Result<Mix<T>, OptionsError> {
     if !is_in_order {
         return Mix::new(weighted).map_err(usage);
@@ -284,7 +283,7 @@ fn expected_body(text: &str) -> Result<Expected, OptionsError> {
     }
 }
 
-/// Parses a text with escapes and fields, or reads a file.
+/// Parses a text with escapes and fields. For `@FILE`, returns the contents of the file unchanged.
 fn template(text: &str, data: Option<&DataRows>) -> Result<Template, OptionsError> {
     match text.strip_prefix('@') {
         Some(file) => read(Path::new(file)).map(Template::constant),
@@ -318,7 +317,7 @@ impl RequestTable {
     }
 }
 
-/// Parses `/PATH`, `METHOD /PATH` or `METHOD /PATH BODY`; the body is everything after the space.
+/// Parses `/PATH`, `METHOD /PATH` or `METHOD /PATH BODY`. The body is the rest of the line.
 fn parse_request(text: &str, data: Option<&DataRows>) -> Result<HttpRequest, String> {
     let text = text.trim();
     if text.starts_with('/') {

@@ -5,7 +5,6 @@ use super::endpoint::Endpoint;
 use std::borrow::Cow;
 use std::fmt;
 
-/// The scheme of a URL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Scheme {
     /// No scheme, or `tcp`: other options determine the protocol.
@@ -16,7 +15,6 @@ pub(super) enum Scheme {
 }
 
 impl Scheme {
-    /// The schemes of URLs.
     const ALL: [(&'static str, Scheme); 4] = [
         ("tcp", Scheme::Bare),
         ("tls", Scheme::Tls),
@@ -24,7 +22,6 @@ impl Scheme {
         ("https", Scheme::Https),
     ];
 
-    /// Returns true if the connections are encrypted.
     pub(super) fn is_encrypted(self) -> bool {
         matches!(self, Scheme::Tls | Scheme::Https)
     }
@@ -33,7 +30,6 @@ impl Scheme {
         matches!(self, Scheme::Http | Scheme::Https)
     }
 
-    /// Returns the default port.
     fn port(self) -> Option<u16> {
         match self {
             Scheme::Bare | Scheme::Tls => None,
@@ -43,14 +39,12 @@ impl Scheme {
     }
 }
 
-/// The parsed target of a load.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Target {
     text: String,
     pub(super) scheme: Scheme,
     pub(super) endpoint: Endpoint,
-    /// The host as it was written, for the `Host` header and the name in a certificate. Empty for a
-    /// path.
+    /// The host, with brackets around an IPv6 address. Empty for a path.
     host: String,
     /// The host without its zone, and with its port unless that is the scheme's default.
     pub(super) authority: String,
@@ -65,10 +59,8 @@ impl fmt::Display for Target {
 }
 
 impl Target {
-    /// Parses a target.
-    ///
     /// # Errors
-    /// If a part is invalid; the error contains it.
+    /// Fails if a part of the target is invalid.
     pub(super) fn parse(text: &str) -> Result<Target, String> {
         match text.split_once("://") {
             Some((scheme, rest)) if scheme != "udp" => Target::parse_url(scheme, rest),
@@ -114,8 +106,8 @@ impl Target {
     }
 }
 
-/// Replaces `%25` before the zone of an IPv6 address with `%`: in a URL, both are written (RFC
-/// 6874).
+/// Replaces `%25` before the zone of an IPv6 address with `%`. RFC 6874 requires `%25` in a URL,
+/// but `%` is also common.
 fn decode_zone(host: &str) -> String {
     match host.split_once("%25") {
         Some((address, zone)) if host.starts_with('[') && zone != "]" => {

@@ -41,8 +41,7 @@ struct RawRequest {
 /// Reads a target file.
 ///
 /// # Errors
-/// If the file cannot be read or a line is invalid; the error contains the file, the line and the
-/// reason.
+/// Fails if the file cannot be read or a line is invalid.
 pub(super) fn read_targets(path: &Path) -> Result<TargetFile, OptionsError> {
     let bytes = read(path)?;
     let text = std::str::from_utf8(&bytes)
@@ -51,7 +50,7 @@ pub(super) fn read_targets(path: &Path) -> Result<TargetFile, OptionsError> {
 }
 
 /// # Errors
-/// If a line is invalid: its number, and the reason.
+/// Returns the number of the first invalid line, and the reason.
 fn parse(text: &str) -> Result<TargetFile, (usize, String)> {
     let mut lines = (1..).zip(text.lines()).peekable();
     let (mut file, mut last) = (None::<TargetFile>, 1);

@@ -103,7 +103,7 @@ fn options_without_effect_are_rejected() {
     }
 }
 
-/// The options of wrk's command line have the same meaning here.
+/// `-t`, `-c`, `-d` and `-H` have the same meaning as in wrk.
 #[test]
 fn short_options_are_those_of_other_load_generators() {
     let words = "-t4 -c40 -d30s -H a:b -m PUT -b {} -k https://127.0.0.1:8080/x";

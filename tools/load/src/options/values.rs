@@ -66,7 +66,8 @@ pub(super) fn count(text: &str) -> Result<u64, String> {
 /// The largest number of requests that a float holds exactly.
 const MAX_REQUESTS: f64 = (1_u64 << 53) as f64;
 
-/// Parses a number of requests in TOML. The key used to have a list of requests.
+/// Parses a number of requests in TOML. The error explains the key, because it used to contain a
+/// list of requests.
 pub(super) fn request_count<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<u64>, D::Error> {
@@ -81,7 +82,6 @@ pub(super) fn burst<'de, D: Deserializer<'de>>(
     parsed(deserializer, parse_burst).map(Some)
 }
 
-/// Parses the length of a message.
 pub(super) fn length(text: &str) -> Result<usize, String> {
     match parse_bytes(text)? {
         bytes if (1..=MAX_MESSAGE_BYTES as u64).contains(&bytes) => Ok(bytes as usize),

@@ -1,5 +1,3 @@
-//! Adds up what the threads of a load have recorded.
-
 use super::Interval;
 use super::tally::Tally;
 use std::collections::BTreeMap;

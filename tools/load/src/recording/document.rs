@@ -27,26 +27,26 @@ const MAX_SECONDS: f64 = 1e11;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReadError {
-    /// It cannot be read at all.
+    /// Reading from the file or reader failed.
     #[error("{0}")]
     Io(io::Error),
-    /// It has more than [`MAX_RECORDING_BYTES`] bytes.
+    /// The recording has more than [`MAX_RECORDING_BYTES`] bytes.
     #[error("it has more than {} MiB, which is the limit: record with longer intervals (--interval)", MAX_RECORDING_BYTES >> 20)]
     TooLarge,
-    /// It is not a recording. The text gives the reason.
+    /// The text is not a recording, for this reason.
     #[error("it is not a recording of annulus load, as `annulus load --json FILE` writes it ({0})")]
     NotOurs(String),
-    /// It is a recording in this other version of the format.
+    /// The recording has this version of the format, which this annulus cannot read.
     #[error(
         "it is version {0} of the format {FORMAT_NAME}, but annulus {version} reads only version \
          {FORMAT_VERSION}: read it with the annulus that wrote it, or record again",
         version = env!("CARGO_PKG_VERSION")
     )]
     Version(u64),
-    /// It ends too early.
+    /// The recording ends too early.
     #[error("it is truncated: the disk was full, or the run was killed while writing it")]
     Cut,
-    /// It claims to be a recording, but contains an error, which the text describes.
+    /// The text claims to be a recording, but contains this error.
     #[error("it is not a valid recording: {0}")]
     InvalidValue(String),
 }
@@ -130,8 +130,8 @@ impl Recording {
     /// Checks the values for what their types do not guarantee.
     ///
     /// # Errors
-    /// Fails with [`ReadError::InvalidValue`] if a time is out of range, or if the intervals do not
-    /// follow each other.
+    /// Fails with [`ReadError::InvalidValue`] if a time is out of range, if the intervals do not
+    /// follow each other, or if an interval has another number of classes than the recording.
     pub fn check(&self) -> Result<(), ReadError> {
         let Recording { classes, intervals, .. } = self;
         let wrong = |what: String| Err(ReadError::InvalidValue(what));

@@ -1,5 +1,3 @@
-//! The figures of one interval of a run.
-
 use super::{DatagramCounts, Latencies};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -23,7 +21,7 @@ pub struct Interval {
     /// Replies in `answered` that report a failure or are not the expected ones.
     #[serde(default)]
     pub refused: u64,
-    /// Requests that were sent and failed: they were never answered. If that happened after the
+    /// Requests that were sent, but failed and were never answered. If they failed after the
     /// measured time, they count in the last interval.
     pub failed: u64,
     /// Requests in flight when the measured time began. They count in the first interval.
@@ -36,11 +34,11 @@ pub struct Interval {
     /// Requests that the server did not process, and that are due to be sent again.
     #[serde(default)]
     pub retried: u64,
-    /// Requests that were due before the measured time ended and were still waiting to be sent:
-    /// those of an open loop's schedule, and retries. They count in the last interval.
+    /// Requests that were due before the measured time ended, but had not been sent: requests of an
+    /// open loop's schedule, and retries. They count in the last interval.
     #[serde(default)]
     pub unsent: u64,
-    /// Connections that replaced others.
+    /// Connections that were opened to replace others.
     #[serde(default)]
     pub reconnects: u64,
     /// Requests sent more than a millisecond after they were due.
@@ -60,8 +58,8 @@ pub struct Interval {
     /// Service times: from when a request was written to the end of its reply, or to its time-out.
     /// Empty if they were not recorded.
     pub service: Latencies,
-    /// The load's own delay, with one significant digit: how long after they were due, and after
-    /// their connection was free, requests were written.
+    /// The load's own delay, with one significant digit: the time from when a request was due and
+    /// its connection was free until it was written.
     #[serde(default, skip_serializing_if = "Latencies::is_empty")]
     pub delay: Latencies,
     /// How many requests the load sent together: the sizes of the groups that left in one turn of a

@@ -1,12 +1,10 @@
-//! Latencies as counts per bucket.
-
 use hdrhistogram::Histogram;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 
 /// The longest latency that is recorded as such, in ns: an hour. Longer ones count as an hour.
 pub(crate) const MAX_LATENCY: u64 = 3_600_000_000_000;
-/// The precision of latencies.
+/// Number of significant decimal digits of a recorded latency.
 pub(crate) const SIGNIFICANT_DIGITS: u8 = 3;
 /// Number of bits of a value that select its bucket: with three significant digits, there are 2048
 /// buckets below 2¹¹ ns and 1024 per further power of two.
@@ -180,7 +178,7 @@ impl<'de> Deserialize<'de> for Latencies {
     }
 }
 
-/// Creates an empty histogram.
+/// Creates an empty histogram with the range and precision of [`Latencies`].
 pub(crate) fn empty_histogram() -> Histogram<u64> {
     Histogram::new_with_bounds(1, MAX_LATENCY, SIGNIFICANT_DIGITS)
         .expect("the constant bounds are invalid")
@@ -263,7 +261,7 @@ mod tests {
         histogram
     }
 
-    /// Generates values of every size: as many below a microsecond as above a minute.
+    /// Generates values of every magnitude up to an hour.
     fn values() -> impl Strategy<Value = Vec<u64>> {
         let value = (0_u32..=41, any::<u64>())
             .prop_map(|(bits, value)| (value & ((1 << bits) - 1)).min(MAX_LATENCY));

@@ -1,9 +1,9 @@
 //! Recordings of runs: everything from which results are computed.
 //!
-//! A [`Recording`] says what ran, where and when ([`RunInfo`]), and has an [`Interval`] for each
-//! second with the latencies of that second as counts per bucket ([`Latencies`]). [`Summary`] and
-//! [`Percentiles`] are computed from it. It is written and read as JSON, in a format with a name
-//! and a version.
+//! A [`Recording`] contains the settings, machine and time of a run ([`RunInfo`]) and its figures
+//! per [`Interval`], with latencies as counts per bucket ([`Latencies`]). [`Summary`] and
+//! [`Percentiles`] are computed from it. A recording is written and read as JSON, in a format with
+//! a name and a version.
 //!
 //! ```
 //! use annulus_load::recording::{Interval, Latencies, Recording, RunInfo};
@@ -54,7 +54,7 @@ pub const MAX_CLASSES: usize = 100;
 pub struct Recording {
     /// The settings, machine and time of the run.
     pub run: RunInfo,
-    /// Whether the run was interrupted. The intervals end there.
+    /// Whether the run was interrupted. If so, the last interval ends at the interruption.
     pub interrupted: bool,
     /// The measured time in seconds, or 0 if measuring never began.
     pub seconds: f64,
@@ -106,9 +106,9 @@ pub struct ServerUsage {
     pub switches: u64,
     /// Number of processes at the end.
     pub processes: u64,
-    /// Resident memory at the end, in bytes. Pages that processes share count for each.
+    /// Resident memory at the end, in bytes. Shared pages count once per process.
     pub resident_bytes: u64,
-    /// The maximum of the resident memory, read once per second.
+    /// The maximum of the resident memory in bytes, read once per second.
     pub peak_resident_bytes: u64,
     /// System calls of the read family; `None` if they are unknown.
     pub read_calls: Option<u64>,
@@ -145,7 +145,7 @@ pub struct RunInfo {
     pub tls: Option<String>,
     /// Bytes per message, if all messages have the same length.
     pub length: Option<u64>,
-    /// Number of connections, or of the sockets of datagrams. It was called `clients` once.
+    /// Number of connections, or of datagram sockets. Older recordings call this `clients`.
     #[serde(alias = "clients")]
     pub connections: u64,
     /// Number of threads of the load.
@@ -166,7 +166,7 @@ pub struct RunInfo {
     pub duration: f64,
     /// The length of an interval.
     pub interval: f64,
-    /// The seed of the data that the clients send.
+    /// The seed of the payload and of all random numbers of the clients.
     pub seed: u64,
     /// The driver on which the clients ran.
     pub driver: String,
@@ -216,8 +216,7 @@ impl Recording {
         Summary::new(&self.total())
     }
 
-    /// Returns the figures of each request class, in the order of [`classes`](Recording::classes),
-    /// or nothing if all requests are alike.
+    /// Returns the figures of each request class, in the order of [`classes`](Recording::classes).
     pub fn class_summaries(&self) -> Vec<ClassSummary> {
         let total = self.total();
         // If nothing was sent, no interval has classes.
@@ -274,7 +273,7 @@ impl Machine {
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum WorkloadKind {
-    /// Requests over connections. This is also the kind of recordings that do not say.
+    /// Requests over connections. Recordings without a kind have this kind.
     #[default]
     #[serde(alias = "per-connection")]
     Streams,
@@ -291,8 +290,8 @@ impl fmt::Display for WorkloadKind {
     }
 }
 
-/// Results of the datagrams that were sent within the measured time. Each is received or lost,
-/// whenever that was detected. Results that the sweep detects count in the interval of the sweep.
+/// Results of the datagrams that were sent within the measured time, including results after it.
+/// Losses count in the interval in which a sweep detected them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DatagramCounts {
     /// Echoed in time.

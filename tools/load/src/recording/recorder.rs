@@ -1,5 +1,3 @@
-//! Records the figures of one thread.
-
 use super::DatagramCounts;
 use super::collector::{Collector, RecorderPosition};
 use super::tally::Tally;
@@ -14,15 +12,15 @@ const LATE_AFTER_NANOS: u64 = 1_000_000;
 
 /// Records what the clients of a thread do within the measured window, interval by interval.
 ///
-/// There is one recorder per thread rather than per client, so clients need no memory here. At the
-/// first event of a new interval, or at the next sweep, it hands over the tally of the interval
-/// before ([`Collector`]), and it hands over the last one at its end. An event counts in the
-/// interval in which it is reported. Times are in nanoseconds of [`crate::clock`].
+/// There is one recorder per thread rather than per client, so clients need no memory for it. At
+/// the first event of a new interval, or at the next sweep, the recorder hands over the tally of
+/// the interval before ([`Collector`]). It hands over the last tally at its end. An event counts in
+/// the interval in which it is reported. Times are in nanoseconds of [`crate::clock`].
 pub(crate) struct Recorder {
     collector: Arc<Collector>,
     position: Arc<RecorderPosition>,
     is_open: bool,
-    /// The pause during which the clients had to wait before the window opened. No recorded time
+    /// The time before the window opened during which the clients had to wait. No recorded time
     /// includes it.
     pause: Range<u64>,
     /// The number of the current interval.
@@ -62,7 +60,6 @@ impl Recorder {
         (self.is_open, self.pause) = (true, pause);
     }
 
-    /// Closes the window.
     pub(crate) fn close(&mut self) {
         self.end_group();
         self.is_open = false;
@@ -80,7 +77,6 @@ impl Recorder {
         }
     }
 
-    /// Records the size of the last group.
     fn end_group(&mut self) {
         let size = std::mem::take(&mut self.group.1);
         if let Some(tally) = self.current().filter(|_| size > 0) {
@@ -116,7 +112,6 @@ impl Recorder {
         }
     }
 
-    /// Returns true while the window is open.
     pub(crate) fn is_open(&self) -> bool {
         self.is_open
     }
@@ -126,7 +121,6 @@ impl Recorder {
         self.responses
     }
 
-    /// Records that a request was written.
     pub(crate) fn sent(&mut self, request: &RequestTimes) {
         let [late, delay] = [request.due, request.ready].map(|from| self.since(from, request.sent));
         if let Some(tally) = self.tally_at(request.sent) {
@@ -164,15 +158,15 @@ impl Recorder {
         }
     }
 
-    /// Records received bytes.
     pub(crate) fn bytes_received(&mut self, bytes: usize) {
         if let Some(tally) = self.current() {
             tally.counts.bytes_received += bytes as u64;
         }
     }
 
-    /// Records requests that were lost with their connection. If they have timed out now, their
-    /// times count. A request that was in flight when the window closed is then no longer cut off.
+    /// Records requests that failed with their connection. If they timed out, `timed_out` is the
+    /// current time, and their response and service times are recorded. A request that fails after
+    /// the window has closed no longer counts as cut off.
     pub(crate) fn failed<'a>(
         &mut self,
         requests: impl IntoIterator<Item = &'a RequestTimes>,
@@ -496,7 +490,6 @@ mod tests {
         assert_eq!(shown(&collector), [(1.0, 0), (2.0, 0), (3.0, 1)]);
     }
 
-    /// Records the same samples on one thread and on four.
     #[test]
     fn four_threads_record_the_same_figures_as_one() {
         let record = |threads: u64| {

@@ -19,7 +19,7 @@ pub struct Summary {
     /// Requests sent, including those sent again. `in_flight_at_start + sent = responses + failed +
     /// retried + cut_off` in a whole run of streams.
     pub sent: u64,
-    /// Requests that were sent and failed: they were never answered.
+    /// Requests that were sent, but failed and were never answered.
     pub failed: u64,
     /// Requests in flight when the measured time began.
     pub in_flight_at_start: u64,
@@ -27,12 +27,12 @@ pub struct Summary {
     pub cut_off: u64,
     /// Requests that the server did not process, and that are due to be sent again.
     pub retried: u64,
-    /// Requests that were due before the measured time ended and were still waiting to be sent:
-    /// those of an open loop's schedule, and retries.
+    /// Requests that were due before the measured time ended, but had not been sent: requests of an
+    /// open loop's schedule, and retries.
     pub unsent: u64,
     /// Replies in `responses` that report a failure or are not the expected ones.
     pub refused: u64,
-    /// Connections that replaced others.
+    /// Connections that were opened to replace others.
     pub reconnects: u64,
     /// Requests sent more than a millisecond after they were due.
     pub late: u64,
@@ -75,8 +75,8 @@ pub struct GroupSizes {
     pub p99: u64,
     /// The maximum size.
     pub max: u64,
-    /// A histogram: the smallest size of each bucket, which is a power of two, and the number of
-    /// groups from there to the next power of two.
+    /// A histogram: powers of two, each with the number of groups whose size is at least this power
+    /// and below the next one. Empty buckets are left out.
     pub histogram: Vec<(u64, u64)>,
 }
 

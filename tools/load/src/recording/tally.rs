@@ -1,5 +1,3 @@
-//! The figures that one thread has recorded in an interval.
-
 use super::latencies::{Buckets, MAX_LATENCY};
 use super::{ClassInterval, Interval, Latencies};
 use crate::outcome::Outcome;
@@ -45,7 +43,7 @@ impl Tally {
             // one or two digits.
             delay: Histogram::new_with_bounds(1, MAX_LATENCY, 1)
                 .expect("the constant bounds are invalid"),
-            // Exact up to 200.
+            // This precision records groups of up to 200 requests exactly.
             together: Histogram::new_with_bounds(1, MAX_TOGETHER, 2)
                 .expect("the constant bounds are invalid"),
             outcomes: Outcomes::default(),
@@ -96,7 +94,6 @@ impl Tally {
         }
     }
 
-    /// Converts the tally to an interval.
     pub(super) fn to_interval(&self, start: f64, length: f64) -> Interval {
         let class = |class: &ClassTally| ClassInterval {
             outcomes: class.outcomes.by_name(),
@@ -174,7 +171,7 @@ const OTHER_OUTCOMES: usize = 8;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Outcomes {
     kinds: [u64; OUTCOME_NAMES.len()],
-    /// Counts by HTTP status. A server sends few different ones, so the list is short.
+    /// Counts by HTTP status. A server sends few different statuses, so the list is short.
     statuses: Vec<(u16, u64)>,
 }
 

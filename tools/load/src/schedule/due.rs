@@ -4,16 +4,16 @@ use super::{Arrivals, Rate};
 use crate::random::{Purpose, exponential, generator};
 use fastrand::Rng;
 
-/// The number of arrivals at irregular intervals that are skipped one by one.
+/// With Poisson arrivals or groups, at most this many requests are skipped one by one.
 const MAX_STEPS: u64 = 1_000_000;
 
 /// The successive due times of one client.
 ///
 /// All clients together follow the arrivals of the schedule. With constant arrivals, the clients
 /// alternate. With Poisson arrivals, each client has a Poisson process with its share of the rate,
-/// and their sum is a Poisson process with the whole rate. Bursts of a period are at the same times
-/// for all clients. Groups of requests that are due together are consecutive requests: one of
-/// each client, or all of one client.
+/// and their sum is a Poisson process with the whole rate. With bursts, the requests of all clients
+/// are due at multiples of the same period. In groups, consecutive requests are due together: one
+/// from each of several clients, or all from one client.
 #[derive(Debug)]
 pub(super) struct DueTimes {
     rate: Rate,
@@ -22,7 +22,7 @@ pub(super) struct DueTimes {
     /// The start of the schedule, in ns of [`crate::clock`].
     origin: u64,
     clients: f64,
-    /// Number of requests of all clients that are due before the next one of this client.
+    /// Number of requests of all clients that are due before this client's next request.
     count: f64,
     next: u64,
 }
@@ -61,7 +61,7 @@ impl DueTimes {
         match self.arrivals {
             Arrivals::Together { requests, on_one_connection: true } => {
                 let (size, next) = (f64::from(requests), self.count + 1.0);
-                // After the last request of a group, the requests of all other clients come first.
+                // After this client's group, the groups of all other clients come first.
                 let others = if next % size == 0.0 { size * (self.clients - 1.0) } else { 0.0 };
                 self.advance_by(1.0 + others);
             }
@@ -75,8 +75,8 @@ impl DueTimes {
         }
     }
 
-    /// Skips the requests that are due at `end` or before, and returns how many they are. If there
-    /// are very many with Poisson arrivals or in groups, the number is an estimate.
+    /// Skips the requests that are due at `end` or before, and returns their number. With Poisson
+    /// arrivals or groups, the number is an estimate if it exceeds [`MAX_STEPS`].
     pub(super) fn skip_until(&mut self, end: u64) -> u64 {
         let is_regular = matches!(self.arrivals, Arrivals::Constant | Arrivals::Burst(_));
         let mut skipped = if is_regular { self.skip_most_until(end) } else { 0 };
@@ -91,7 +91,7 @@ impl DueTimes {
     }
 
     /// Skips as many requests as are due until `end` at the mean interval, except the last one, and
-    /// returns how many they are.
+    /// returns their number.
     fn skip_most_until(&mut self, end: u64) -> u64 {
         let since = end.saturating_sub(self.origin);
         let since = match self.arrivals {
@@ -99,7 +99,7 @@ impl DueTimes {
             Arrivals::Constant | Arrivals::Poisson | Arrivals::Together { .. } => since,
         };
         let due = since as f64 / 1e9 * self.rate.per_second();
-        // One less, because of rounding.
+        // Rounding may place the last request after `end`, so it is not skipped here.
         let count = ((due - self.count) / self.clients).floor() - 1.0;
         if count <= 0.0 {
             return 0;
@@ -219,7 +219,7 @@ mod tests {
         for clients in [1, 50] {
             let times = within(200, Rate::constant(100.0), Arrivals::Poisson, clients);
             let count = times.len() as f64;
-            // Five standard deviations.
+            // Allow five standard deviations.
             assert!((count - 20_000.0).abs() < 5.0 * 20_000_f64.sqrt(), "{count}");
             // The counts per interval of a Poisson process have a variance equal to their mean.
             let mut counts = vec![0.0; 200];
@@ -232,7 +232,6 @@ mod tests {
     }
 
     proptest! {
-        /// However many clients share the rate, the number of due requests matches it.
         #[test]
         fn all_clients_together_match_the_rate(
             rate in 0.1_f64..300.0,

@@ -57,10 +57,11 @@ fn open_loop_response_times_include_the_freeze() {
         let recorded = record(&Schedule::Open { rate: Rate::constant(1000.0), arrivals }, 50);
         for (quantile, ms) in [(0.95, 50.0), (0.99, 90.0), (0.999, 99.0)] {
             let found = recorded.response.quantile(quantile) as f64 / 1e6;
-            // Requests that waited are answered one after another.
+            // The tolerance is needed because requests that waited are answered one after another.
             assert!((found / ms - 1.0_f64).abs() < 0.05, "{arrivals:?}: {found} ms, not {ms}");
         }
-        // Four of a thousand requests are in flight when a freeze begins, or are sent during it.
+        // Per second, four of a thousand requests are in flight when the freeze begins or are sent
+        // during it.
         assert!(recorded.service.quantile(0.99) < SERVICE_NANOS + 1000, "{arrivals:?}");
         let late = recorded.late as f64 / recorded.sent as f64;
         assert!((0.08..0.12).contains(&late), "a tenth should be due within a freeze: {late}");

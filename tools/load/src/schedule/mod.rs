@@ -73,7 +73,7 @@ pub enum Arrivals {
     /// request, which takes less CPU time, but the server must answer the requests one after
     /// another.
     Burst(Duration),
-    /// This many requests are due together, at equal intervals between the groups. Each connection
+    /// Groups of requests are due together, at equal intervals between the groups. Each connection
     /// must have room for its part of a group.
     Together {
         /// Requests that are due together: 1 to [`MAX_BURST_REQUESTS`].
@@ -207,7 +207,6 @@ pub(crate) fn invalid_burst(every: Duration) -> String {
     )
 }
 
-/// Returns true if a time between bursts is within the limits.
 pub(crate) fn is_valid_burst(every: Duration) -> bool {
     !every.is_zero() && every <= MAX_BURST_PERIOD
 }

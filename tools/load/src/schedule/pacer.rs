@@ -20,12 +20,12 @@ pub(crate) enum Claim {
 /// The times of a request, in ns of [`crate::clock`]: `due` ≤ `ready` ≤ `sent`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RequestTimes {
-    /// When it was due, which is the start of its response time.
+    /// When the request was due, which is the start of its response time.
     pub(crate) due: u64,
-    /// When it was due and its connection had a free slot. The time from then until `sent` is the
-    /// load's own delay.
+    /// When the request was due and its connection had a free slot. The time from `ready` to `sent`
+    /// is the load's own delay.
     pub(crate) ready: u64,
-    /// When it was sent, which is the start of its service time.
+    /// When the request was sent, which is the start of its service time.
     pub(crate) sent: u64,
     /// The class of the request: an index into the plan's mix.
     pub(crate) class: u32,
@@ -42,8 +42,8 @@ impl RequestTimes {
 /// they are answered.
 ///
 /// In a closed loop each free slot has a due time: the end of the think time after the reply that
-/// freed it. In an open loop the schedule has the due times, and a request that is due while no
-/// slot is free is claimed once one is.
+/// freed it. In an open loop the schedule determines the due times, and a request that is due while
+/// no slot is free is claimed once a slot is free.
 #[derive(Debug)]
 pub(crate) struct Pacer {
     depth: usize,
@@ -96,7 +96,6 @@ impl Pacer {
         Pacer { depth, pace, in_flight: SlotQueue::new(depth), to_resend: None, room_since: now }
     }
 
-    /// Returns the number of requests that were sent and not answered.
     pub(crate) fn in_flight(&self) -> usize {
         self.in_flight.len()
     }
@@ -117,13 +116,12 @@ impl Pacer {
             }
     }
 
-    /// Returns true if there is a free slot.
     pub(crate) fn has_room(&self) -> bool {
         self.in_flight.len() < self.depth
     }
 
-    /// Claims the requests that are due and have a free slot, at most `most`. [`Claim::Send`] has
-    /// their number. `now` is called only if a slot is free.
+    /// Claims at most `most` requests that are due and have a free slot. `now` is called only if a
+    /// slot is free.
     pub(crate) fn claim(&mut self, most: usize, now: impl FnOnce() -> u64) -> Claim {
         if !self.has_room() {
             return Claim::Full;
@@ -236,7 +234,8 @@ impl Pacer {
     }
 }
 
-/// A queue that needs no heap memory if it has one place. A load has two queues per connection.
+/// A queue that needs no heap memory if it has one place, because every connection has one or two
+/// queues.
 #[derive(Debug)]
 pub(super) enum SlotQueue<T> {
     One(Option<T>),
@@ -281,7 +280,6 @@ impl<T> SlotQueue<T> {
         }
     }
 
-    /// Removes the first element.
     #[inline]
     pub(super) fn pop(&mut self) -> Option<T> {
         match self {
@@ -301,7 +299,6 @@ impl<T> SlotQueue<T> {
         }
     }
 
-    /// Returns all elements, in order.
     pub(super) fn iter(&self) -> impl Iterator<Item = &T> {
         let (one, many) = match self {
             SlotQueue::One(one) => (one.as_ref(), None),
@@ -359,7 +356,7 @@ mod tests {
         assert_eq!(pacer.claim(usize::MAX, || 100), Claim::Send(2));
         assert_eq!(pacer.claim(usize::MAX, || unreachable!("nothing fits")), Claim::Full);
         assert_eq!(pacer.answer(150), times(100, 100, 100));
-        // It was sent later, because its connection was opened again.
+        // This request is due when the reply arrives at 150, and is claimed 5 ns later.
         assert_eq!(pacer.claim(usize::MAX, || 155), Claim::Send(1));
         assert_eq!(pacer.answer(160), times(100, 100, 100));
         assert_eq!(pacer.answer(170), times(150, 150, 155));
@@ -431,7 +428,8 @@ mod tests {
         for mut pacer in [open(1e7, 4, 1000), closed(ThinkTime::None, 4, 1000)] {
             assert_eq!(pacer.claim(usize::MAX, || 1300), Claim::Send(4));
             let due: Vec<_> = pacer.in_flight.iter().map(|times| times.due).collect();
-            // The oldest request moves to its position, so the order is 1, 0, 3.
+            // Request 0 moves to the position of request 2, so the requests in flight are then 1,
+            // 0, 3.
             pacer.requeue_at(2, 1400);
             pacer.requeue_at(1, 1400);
             pacer.requeue_at(9, 1400);
@@ -507,7 +505,6 @@ mod tests {
             }
         }
 
-        /// A server that answers at once gets every request of the schedule.
         #[test]
         fn immediate_replies_get_the_full_rate(rate in 1000.0_f64..1e6, depth in 1_usize..5) {
             let mut pacer = open(rate, depth, 0);

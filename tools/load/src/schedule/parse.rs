@@ -27,8 +27,7 @@ pub fn parse_number(text: &str) -> Result<f64, InvalidValue> {
         _ => (number, 1.0),
     };
     let value = digits.parse::<f64>().ok().filter(|value| value.is_finite());
-    // The standard library also accepts "inf", "nan" and "1e5" as numbers; of these, only "1e5" is
-    // accepted here.
+    // `f64::from_str` also accepts "inf" and "nan", which the filter has removed.
     value
         .map(|value| value * factor)
         .ok_or_else(|| error(text, "is not a number: write 500, 10k or 1.5M"))

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-/// The maximum pause after the first failure, and after any number of failures. A client waits half
-/// of it, plus a share of the other half that differs between clients.
+/// The maximum pause after the first failure, and after many failures. A client waits half of the
+/// maximum, plus a share of the other half that differs between clients.
 const PAUSE_LIMITS: [Duration; 2] = [Duration::from_millis(10), Duration::from_secs(1)];
 
 /// A pause that doubles with each failure until a reply arrives. Clients that fail at the same time
@@ -29,7 +29,7 @@ impl Backoff {
         pause / 2 + pause / 2 * u32::from(self.share) / 255
     }
 
-    /// Counts a failure.
+    /// Counts a failure, or an attempt to reconnect.
     pub(super) fn raise(&mut self) {
         self.failures = (self.failures + 1).min(8);
     }

@@ -46,7 +46,7 @@ pub(super) struct StreamClient<X: Exchange + 'static> {
     backoff: Backoff,
     /// The timer for the next due request, with its due time.
     sleep: Option<(u64, Sleep)>,
-    /// Why the connection cannot send, if it cannot. It may still have a reply to deliver.
+    /// The error of a failed send. The connection may still deliver a reply.
     send_error: Option<io::Error>,
     activity: Rc<Activity>,
 }
@@ -102,8 +102,8 @@ impl<X: Exchange + 'static> StreamClient<X> {
                     Err(fault) if client.on_failure(&fault) => drop(transport),
                     Err(_) => break,
                 }
-                // Few clients reconnect at the same time, so the memory for it is not part of the
-                // task.
+                // Few clients reconnect at the same time, so this future is boxed and takes no
+                // memory in the other tasks.
                 match Box::pin(client.reconnect()).await {
                     Some(next) => transport = next,
                     None => break,
@@ -113,14 +113,14 @@ impl<X: Exchange + 'static> StreamClient<X> {
         }
     }
 
-    /// Records how many due requests were not sent. While the window is open, only keeps the pacer,
-    /// so that they are counted when it closes.
+    /// Records how many due requests were not sent. While the window is open, keeps the pacer
+    /// instead, so that the requests are counted when the window closes.
     fn end(self) {
         let StreamClient { pacer, context, activity, .. } = self;
         match context.is_open.get() {
             true => activity.keep_pacer(pacer),
             false => {
-                // After the planned number of requests, no other one was due.
+                // Once the planned number of requests has been sent, no further request was due.
                 if context.quota() > 0 {
                     let unsent = pacer.unsent(context.closed_at.get());
                     context.recorder.borrow_mut().unsent(unsent);
@@ -192,8 +192,8 @@ impl<X: Exchange + 'static> StreamClient<X> {
     /// Handles the end of the connection, possibly with an error.
     ///
     /// # Errors
-    /// If a reply is missing. The end of an idle connection is not a failure, unless it is one in
-    /// the protocol.
+    /// Fails if a reply is missing or incomplete, or if the protocol does not allow the server to
+    /// close an idle connection.
     #[cold]
     fn on_end(&mut self, error: Option<io::Error>) -> Result<CloseReason, Fault> {
         let error = error.or_else(|| self.send_error.take());
@@ -230,7 +230,7 @@ impl<X: Exchange + 'static> StreamClient<X> {
         taken?;
         self.activity.update(self.pacer.in_flight());
         match self.pacer.in_flight() {
-            // Requests that the server has not processed are sent again.
+            // The server has announced the close, so requests without a reply are sent again.
             _ if self.exchange.must_close() => Ok(self.close_reason()),
             0 => Ok(self.close_reason()),
             requests => Err(Fault::unanswered(requests)),
@@ -279,7 +279,6 @@ impl<X: Exchange + 'static> StreamClient<X> {
         if self.context.is_over() { CloseReason::RunOver } else { CloseReason::Replace }
     }
 
-    /// Writes the requests that are due.
     fn send_due(
         &mut self,
         transport: &mut Connection,
@@ -376,7 +375,7 @@ impl<X: Exchange + 'static> StreamClient<X> {
         }
         let Some((_, sleep)) = &mut self.sleep else { return Poll::Ready(()) };
         ready!(Pin::new(sleep).poll(cx));
-        // The timer's clock may lag behind this one; then the caller waits for the rest.
+        // The timer's clock may lag behind `clock::nanos`. The caller then waits again.
         self.sleep = None;
         Poll::Ready(())
     }
@@ -534,7 +533,6 @@ impl Activity {
         self.in_flight.get() > 0
     }
 
-    /// Returns the number of requests in flight.
     pub(super) fn in_flight(&self) -> u64 {
         u64::from(self.in_flight.get())
     }

@@ -34,7 +34,6 @@ use std::time::Duration;
 
 const PLAN_IS_VALID: &str = "a validated plan is invalid";
 
-/// Runs the protocol of a plan.
 pub(crate) fn run(
     plan: &Plan,
     streams: Streams,

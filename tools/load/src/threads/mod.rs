@@ -5,8 +5,7 @@
 //! worker threads connect their clients, and start them together once every client is connected.
 //! After the warm-up they pause while the observer opens the window, so that the server is idle
 //! then, and they pause again when the window closes. Each thread closes the window by its own
-//! clock. Threads share nothing while they exchange messages, so each one costs as much as it would
-//! alone.
+//! clock. Threads exchange nothing per message, so each one costs as much as it would alone.
 //!
 //! A [`ClientKind`] determines what the clients are: connections that exchange messages
 //! ([`crate::streams`]), or datagram sockets ([`crate::datagrams`]).
@@ -141,7 +140,6 @@ impl<K: ClientKind> ThreadContext<K> {
         ThreadContext { run, kind, recorder, is_open, quota, closed_at, connecting }
     }
 
-    /// Returns the number of requests that may still be sent.
     pub(crate) fn quota(&self) -> u64 {
         self.quota.get()
     }

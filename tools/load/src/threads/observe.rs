@@ -166,12 +166,12 @@ impl Workers<'_> {
         Ok(measured)
     }
 
-    /// Measures one window, from one pause of all workers to the other.
+    /// Measures one window, which is between two pauses of all workers.
     fn measure(&mut self) -> Measurement {
         let count = self.workers.len();
         self.send_command(Command::Open);
         self.await_event(|states| states.paused == count);
-        // Workers that have finished during the warm-up report it again.
+        // Workers that finished during the warm-up report [`Event::Finished`] again.
         self.states.finished = 0;
         let core_wait = run_queue::core_wait();
         self.observer.window_opened();
@@ -266,7 +266,7 @@ impl Workers<'_> {
         });
     }
 
-    /// Sends a command to all workers. One that does not take it has ended.
+    /// Sends a command to all workers. Sending fails only if a worker has ended.
     fn send_command(&self, command: Command) {
         self.workers.iter().for_each(|thread| _ = thread.commands.try_send(command));
     }

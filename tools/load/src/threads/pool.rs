@@ -48,7 +48,7 @@ pub(crate) trait ClientKind: Sized + 'static {
 
 /// A client as its thread's sweep sees it.
 pub(crate) trait ClientHandle {
-    /// Ends a client that has waited longer than the limit, or gives up datagrams that have.
+    /// Ends a client that has waited longer than the limit, or counts datagrams that have as lost.
     fn sweep(&mut self, task: &mut JoinHandle<()>, limit: Duration);
 
     /// Handles the end of the window: the client sends nothing more.
@@ -112,12 +112,10 @@ impl<K: ClientKind> ClientPool<K> {
         self.context.run.faults.is_empty()
     }
 
-    /// Returns true if the number of requests is planned.
     pub(super) fn has_quota(&self) -> bool {
         self.context.run.plan.requests.is_some()
     }
 
-    /// Starts the clients.
     pub(crate) fn start(&mut self, began: u64) {
         let start = |(number, opened)| K::start(&self.context, number, opened, began);
         self.clients = std::mem::take(&mut self.opened).into_iter().map(start).collect();
@@ -157,12 +155,10 @@ impl<K: ClientKind> ClientPool<K> {
         self.context.recorder.borrow().responses()
     }
 
-    /// Returns true if every client has ended.
     pub(super) fn is_finished(&self) -> bool {
         self.clients.iter().all(|(task, _)| task.is_finished())
     }
 
-    /// Returns how often to sweep.
     pub(super) fn sweep_interval(&self) -> Duration {
         let interval = sweep_interval(self.context.run.plan.reply_timeout);
         match self.context.run.plan.requests {
@@ -178,13 +174,13 @@ impl<K: ClientKind> ClientPool<K> {
         (self.has_quota() && self.context.quota() == 0 && last > 0).then_some(last)
     }
 
-    /// Ends clients and gives up datagrams that have waited too long.
+    /// Ends clients that have waited too long, and counts overdue datagrams as lost.
     pub(super) fn sweep(&mut self) {
         self.context.recorder.borrow_mut().advance_to(clock::nanos());
         let limit = self.context.run.plan.reply_timeout;
         self.clients.iter_mut().for_each(|(task, client)| client.sweep(task, limit));
         if self.context.quota() == 0 {
-            // Clients that wait for the due time of their next request end now.
+            // Wake clients that wait for a due time, so that they end now.
             self.clients.iter().for_each(|(_, client)| client.on_window_closed());
         }
     }

@@ -34,7 +34,6 @@ impl Drop for WorkerChannels {
     }
 }
 
-/// Runs a worker thread from start to end.
 pub(super) fn run_worker<K: ClientKind>(
     mut channels: WorkerChannels,
     settings: RuntimeSettings,

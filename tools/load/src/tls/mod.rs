@@ -2,8 +2,8 @@
 //!
 //! rustls does no I/O; [`TlsTransport`](crate::transport::TlsTransport) passes received bytes to
 //! the session, and queues the encrypted bytes on the stream. Each connection performs a full
-//! handshake: with session tickets, a load's connections would cost less than connections of the
-//! independent users that its clients represent.
+//! handshake: with session tickets, the load's connections would cost the server less than
+//! connections of independent users.
 
 use crate::invalid::{InvalidValue, invalid};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
@@ -46,7 +46,7 @@ pub struct ClientIdentity {
     /// A file with the certificate, and the certificates of its issuers if the server needs them
     /// (PEM).
     pub certificate: PathBuf,
-    /// A file with the private key (PEM, not encrypted). It may be the same file.
+    /// A file with the private key (PEM, not encrypted). It may be the file with the certificate.
     pub key: PathBuf,
 }
 
@@ -109,8 +109,8 @@ impl Tls {
     /// Checks the name, and reads the certificates and the key.
     ///
     /// # Errors
-    /// If the name is neither a DNS name nor an address, if a file cannot be read or has the wrong
-    /// contents, if the key does not belong to the certificate, or if the system has no root
+    /// Fails if the name is neither a DNS name nor an address, if a file cannot be read or has the
+    /// wrong contents, if the key does not belong to the certificate, or if the system has no root
     /// certificates.
     pub fn validate(&self) -> Result<(), InvalidValue> {
         connector(self, &[]).map(drop)
@@ -205,9 +205,8 @@ fn read_certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, Invali
     }
 }
 
-/// Reads the private key of the clients.
 fn read_key(identity: &ClientIdentity) -> Result<PrivateKeyDer<'static>, InvalidValue> {
-    /// The label of keys that need a passphrase.
+    /// Part of the label of keys that need a passphrase.
     const ENCRYPTED: &[u8] = b"ENCRYPTED";
     let shown = identity.key.display();
     let failed =
@@ -226,8 +225,8 @@ fn read_key(identity: &ClientIdentity) -> Result<PrivateKeyDer<'static>, Invalid
 }
 
 /// Accepts the certificates that rustls accepts with the roots of a file. Like OpenSSL, it also
-/// accepts a certificate of the file that is an authority's, because `openssl req -x509` creates
-/// such certificates.
+/// accepts a server certificate with `CA:TRUE` if the file contains it, because `openssl req -x509`
+/// creates such certificates.
 #[derive(Debug)]
 struct TrustedFile {
     usual: Arc<WebPkiServerVerifier>,
@@ -267,7 +266,7 @@ impl ServerCertVerifier for TrustedFile {
             now,
         );
         match usual {
-            // rustls checks the dates before this, and the name after it.
+            // rustls has checked the dates before it returns this error, but not the name.
             Err(error) if is_authority_error(&error) && self.trusted.contains(end_entity) => {
                 verify_server_name(&ParsedCertificate::try_from(end_entity)?, server_name)?;
                 Ok(ServerCertVerified::assertion())
@@ -299,7 +298,7 @@ impl ServerCertVerifier for TrustedFile {
     }
 }
 
-/// Returns true if a certificate was rejected because it is an authority's.
+/// Returns true if a certificate was rejected because it is the certificate of an authority.
 pub(crate) fn is_authority_error(error: &Error) -> bool {
     error.to_string().contains("CaUsedAsEndEntity")
 }

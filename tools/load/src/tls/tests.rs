@@ -1,5 +1,3 @@
-//! Sessions with correct and faulty servers.
-
 use super::*;
 use crate::exchange::{SendBytes, Transport};
 use crate::fault::{Fault, FaultKind};
@@ -18,7 +16,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// A function with which a server handles a connection.
+/// Handles a connection on the server's side.
 type Talk = fn(std::net::TcpStream, Arc<ServerConfig>);
 
 /// Creates a self-signed certificate for a name.
@@ -48,8 +46,8 @@ fn serve(made: &CertifiedKey<KeyPair>, talk: Talk) -> SocketAddr {
     serve_clients(made, talk, None, rustls::DEFAULT_VERSIONS)
 }
 
-/// Like [`serve`], but with these versions of TLS. If there is a certificate, the clients must have
-/// one that it has signed.
+/// Like [`serve`], but with these versions of TLS. If `clients` is given, each client must present
+/// a certificate that it has signed.
 fn serve_clients(
     made: &CertifiedKey<KeyPair>,
     talk: Talk,
@@ -83,7 +81,7 @@ fn serve_clients(
 fn echo(stream: std::net::TcpStream, config: Arc<ServerConfig>) {
     let mut stream = StreamOwned::new(ServerConnection::new(config).unwrap(), stream);
     let mut buffer = vec![0; 100_000];
-    // A client that does not trust the server sends an alert.
+    // Reading fails if the client rejects the certificate and sends an alert.
     while let Ok(count @ 1..) = stream.read(&mut buffer) {
         stream.write_all(&buffer[..count]).unwrap();
     }
@@ -126,7 +124,6 @@ fn trusting(name: &str, trust: Trust) -> Tls {
     Tls::new(name, trust)
 }
 
-/// Returns the fault of a handshake.
 fn refused(address: SocketAddr, tls: &Tls) -> Fault {
     let connected = annulus::run(async { connect(address, tls).await.map(drop) });
     Fault::handshake(&connected.unwrap_err())

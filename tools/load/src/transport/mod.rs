@@ -15,14 +15,13 @@ use annulus::time;
 use std::io;
 use std::task::{Context, Poll};
 
-/// A connection, plain or with TLS.
 pub(crate) enum Connection {
     PlainTransport(PlainTransport),
     Tls(TlsTransport),
 }
 
 impl Connection {
-    /// Returns the number of sent bytes that the server's system has not received.
+    /// Returns the number of sent bytes that the server's kernel has not acknowledged.
     pub(crate) fn unacknowledged(&self) -> usize {
         match self {
             Connection::PlainTransport(plain) => plain.unacknowledged(),

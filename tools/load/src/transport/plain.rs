@@ -13,13 +13,12 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 /// The number of source addresses from which clients connect to a server on an IPv4 loopback
-/// address.
+/// address, if the number of requests per connection is limited.
 pub const SOURCE_ADDRESSES: usize = 16;
 
 /// The maximum number of bytes that are queued at once.
 const MAX_QUEUED_BYTES: usize = 256 << 10;
 
-/// A TCP or Unix stream.
 pub(crate) enum PlainTransport {
     Tcp(TcpStream),
     Unix(UnixStream),
@@ -56,7 +55,7 @@ impl PlainTransport {
         options.connect(address).await.map(PlainTransport::Tcp)
     }
 
-    /// Returns the number of sent bytes that the server's system has not received.
+    /// Returns the number of sent bytes that the server's kernel has not acknowledged.
     pub(super) fn unacknowledged(&self) -> usize {
         call!(self, unacknowledged())
     }

@@ -29,7 +29,7 @@ impl TlsTransport {
     /// stream.
     ///
     /// # Errors
-    /// An error of the stream, `UnexpectedEof` if it ends, or `InvalidData` with a
+    /// Returns an error of the stream, `UnexpectedEof` if the stream ends, or `InvalidData` with a
     /// [`rustls::Error`] inside.
     pub(crate) async fn connect(
         session: &TlsConnector,
@@ -46,7 +46,7 @@ impl TlsTransport {
         self.state.session.alpn_protocol()
     }
 
-    /// Returns the number of encrypted bytes that the server's system has not received.
+    /// Returns the number of encrypted bytes that the server's kernel has not acknowledged.
     pub(super) fn unacknowledged(&self) -> usize {
         self.state.unsent.len() + self.stream.unacknowledged()
     }

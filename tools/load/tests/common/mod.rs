@@ -16,7 +16,7 @@ pub(crate) fn closed_tcp() -> (OwnedFd, SocketAddr) {
 }
 
 /// Returns an address that refuses datagrams as long as the socket exists, because the socket is
-/// connected to itself and receives from no other.
+/// connected to itself and receives from no other socket.
 pub(crate) fn closed_udp() -> (UdpSocket, SocketAddr) {
     let bound = UdpSocket::bind("127.0.0.1:0").unwrap();
     let address = bound.local_addr().unwrap();

@@ -112,7 +112,8 @@ fn loss_is_counted_and_does_not_stall_the_clients() {
         };
         let reply_timeout = Duration::from_millis(10);
         let plan = |address| Plan { reply_timeout, ..plan(address, 2, length, 4) };
-        // Without a timeout, a client's window would be used up after twenty datagrams.
+        // The server drops every fifth datagram, so lost datagrams would soon fill the windows if
+        // they never timed out.
         let enough = |figures: &DatagramCounts| figures.lost > 10 && figures.received > 40;
         let (report, _) = run_until(server, plan, enough);
         assert!(report.errors.is_empty(), "loss is not an error: {report:?}");

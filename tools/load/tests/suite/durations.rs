@@ -21,7 +21,7 @@ fn every_duration_is_on_the_list() {
     sources::assert_all_known(
         &Path::new(env!("CARGO_MANIFEST_DIR")).join("src"),
         &[
-            // Set by this crate: a limit that was parsed.
+            // Set by this crate: a limit that was parsed, and a reading of the clock.
             "condition.rs limit",
             "idle.rs idle_for",
             // Tested in fan_out.rs.
@@ -89,8 +89,8 @@ fn echo_datagrams() -> SocketAddr {
 
 type SetTime = fn(&mut Plan, Duration);
 
-/// The fields of a plan: the name in errors, how to set it, whether zero is rejected, and whether
-/// `Duration::MAX` is.
+/// The fields of a plan: the name in errors, how to set the field, whether zero is rejected, and
+/// whether `Duration::MAX` is rejected.
 const FIELDS: [(&str, SetTime, bool, bool); 9] = [
     ("connect timeout", |plan, time| plan.connect_timeout = time, true, false),
     ("duration", |plan, time| plan.duration = time, true, true),

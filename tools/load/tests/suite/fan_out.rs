@@ -1,4 +1,4 @@
-//! The load of a broadcast, against servers of the plain protocol that are right or wrong.
+//! The load of a broadcast, against correct and faulty servers of the plain protocol.
 
 use annulus_load::fan_out::{FanOut, MIN_MESSAGE_BYTES, run};
 use std::io::{self, Read, Write};
@@ -9,12 +9,12 @@ use std::time::Duration;
 const SUBSCRIBERS: usize = 5;
 const MESSAGE_BYTES: usize = 32;
 
-/// Starts a server that passes every message through `change`, which also gets the number of the
-/// subscriber, to each subscriber. Returns its address.
+/// Starts a server that sends the result of `change` to each subscriber. `change` gets the number
+/// of the subscriber and the published message. Returns the server's address.
 fn server(change: fn(usize, Vec<u8>) -> Vec<u8>) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
-    // It ends with the first publisher.
+    // The server ends with its first publisher.
     thread::spawn(move || -> io::Result<()> {
         let mut subscribers = Vec::new();
         loop {
@@ -77,13 +77,13 @@ fn changed_swapped_and_repeated_messages_are_errors() {
     }
 }
 
-/// Changes the last byte of a message.
+/// Changes the last byte of each message to subscriber 3.
 fn flipped(subscriber: usize, mut message: Vec<u8>) -> Vec<u8> {
     message[MESSAGE_BYTES - 1] ^= u8::from(subscriber == 3);
     message
 }
 
-/// Exchanges messages 0 and 1.
+/// Exchanges the numbers of messages 0 and 1.
 fn swapped(_: usize, mut message: Vec<u8>) -> Vec<u8> {
     if message[4] < 2 {
         message[4] ^= 1;
@@ -91,7 +91,7 @@ fn swapped(_: usize, mut message: Vec<u8>) -> Vec<u8> {
     message
 }
 
-/// Sends the third message twice.
+/// Sends message 2 twice to subscriber 1.
 fn repeated(subscriber: usize, message: Vec<u8>) -> Vec<u8> {
     if subscriber == 1 && message[4] == 2 { message.repeat(2) } else { message }
 }

@@ -120,7 +120,6 @@ fn fails(kind: &str, part: &str, plan: &Plan) {
     assert!(first.contains(part), "'{part}' is not in: {first}");
 }
 
-/// Returns the outcomes of a run.
 fn outcomes(report: &Recording) -> Vec<String> {
     figures(report).outcomes.into_keys().collect()
 }
@@ -180,7 +179,8 @@ fn client_reconnects_when_server_closes_after_each_reply() {
         (plan.clients, plan.duration) = (1, Duration::from_secs(1));
         let report = answered(plan);
         assert_eq!(outcomes(&report), ["2xx"]);
-        // With the pauses after failures there would be about eight.
+        // If these ends counted as failures, the pauses would allow only about eight new
+        // connections.
         assert!(figures(&report).reconnects > 20, "{report:?}");
     }
 }
@@ -243,7 +243,6 @@ fn script_counts_unexpected_replies() {
         let mut writer = stream.try_clone().unwrap();
         let mut number = 0;
         for line in BufReader::new(stream).lines() {
-            // Commands of one word are answered.
             if line.is_ok_and(|line| line == "PING") {
                 number += 1;
                 let reply: &[u8] = if number % 2 == 0 { b"+PONG\r\n" } else { b"-ERR odd\r\n" };

@@ -15,7 +15,6 @@ const USUAL_HEADERS: usize = 128;
 /// The number of bytes of the shortest header: `a:` and a line feed.
 const MIN_HEADER_BYTES: usize = 3;
 
-/// The parts of a head that are needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ReplyHead {
     pub(super) status: u16,
@@ -56,7 +55,7 @@ pub(super) struct LastHead {
 }
 
 impl LastHead {
-    /// Like [`parse`], whose result depends only on the bytes of the head and on `is_to_head`.
+    /// Like [`parse`], but returns the cached head if the bytes and `is_to_head` are the same.
     pub(super) fn parse(&mut self, bytes: &[u8], is_to_head: bool) -> Parsed<ReplyHead> {
         if let Some(head) = self.head
             && self.is_to_head == is_to_head
@@ -74,7 +73,7 @@ impl LastHead {
     }
 }
 
-/// Everything that parsing a head needs from outside the connection.
+/// References that parsing one reply needs besides its bytes.
 #[derive(Clone, Copy)]
 pub(super) struct HeadReader<'a> {
     /// Whether the reply answers a HEAD request.
@@ -90,7 +89,7 @@ pub(super) struct HeadReader<'a> {
 }
 
 impl HeadReader<'_> {
-    /// Like [`parse`], but uses the cache and records a refusal.
+    /// Like [`parse`], but uses the cache, records a refusal and collects cookies.
     pub(super) fn parse(&self, bytes: &[u8]) -> Parsed<ReplyHead> {
         let parsed = self.last.borrow_mut().parse(bytes, self.is_to_head)?;
         if let Some((_, ReplyHead { status: 400.., .. })) = parsed {
@@ -102,7 +101,7 @@ impl HeadReader<'_> {
         Ok(parsed)
     }
 
-    /// Checks the next bytes of a body.
+    /// Checks the next bytes of a body, if a body is expected.
     #[inline]
     pub(super) fn take_body(&self, bytes: &[u8]) {
         if let Some((expected, check)) = self.check {
@@ -111,7 +110,6 @@ impl HeadReader<'_> {
     }
 }
 
-/// Returns the values of the `Set-Cookie` headers.
 fn set_cookies(head: &[u8]) -> impl Iterator<Item = Vec<u8>> {
     const NAME: &[u8] = b"set-cookie:";
     head.split(|byte| *byte == b'\n').filter_map(|line| {
@@ -120,7 +118,6 @@ fn set_cookies(head: &[u8]) -> impl Iterator<Item = Vec<u8>> {
     })
 }
 
-/// Returns the status line.
 fn status_line(head: &[u8]) -> &[u8] {
     let lines = head.split(|byte| b"\r\n".contains(byte));
     lines.into_iter().find(|line| !line.is_empty()).unwrap_or_default()
@@ -135,14 +132,14 @@ pub(super) fn parse(bytes: &[u8], is_to_head: bool) -> Parsed<ReplyHead> {
     }
 }
 
-/// Parses a head with more headers than usual. Only the length of a head is limited.
+/// Parses a head with more than `USUAL_HEADERS` headers. Their number is limited only by the length
+/// of the head.
 #[cold]
 fn parse_many(bytes: &[u8], is_to_head: bool) -> Parsed<ReplyHead> {
     let mut headers = vec![MaybeUninit::uninit(); bytes.len() / MIN_HEADER_BYTES + 1];
     parse_into(bytes, &mut headers, is_to_head).map_err(|error| error.fault(bytes))
 }
 
-/// Why a head is not valid.
 enum HeadError {
     Syntax(Error),
     Fault(Fault),
@@ -227,7 +224,7 @@ fn trailers(bytes: &[u8]) -> Result<Status<(usize, usize)>, Error> {
     }
 }
 
-/// Returns the fault for a head, or for trailers, above the limit.
+/// Returns the fault for a head or trailers that exceed [`MAX_HEAD_BYTES`].
 #[cold]
 pub(super) fn too_long(what: &str) -> Fault {
     let text = format!("{what} of a reply did not end within {MAX_HEAD_BYTES} bytes");
@@ -261,13 +258,12 @@ fn not_http1(bytes: &[u8], what: impl std::fmt::Display) -> Fault {
     )
 }
 
-/// Formats the bytes at a syntax error: from the start of their line, or a little before the error,
-/// to a little after it. `fails` returns true for the bytes, and for a shorter start of them if that
-/// contains the error.
+/// Formats the bytes around a syntax error, from no earlier than the start of its line. `fails`
+/// must return true for `bytes` and for each prefix of them that contains the error.
 fn offending(bytes: &[u8], fails: impl Fn(&[u8]) -> bool) -> String {
     /// Numbers of bytes shown before and after the error.
     const SHOWN_BYTES: [usize; 2] = [48, 16];
-    // The shortest start of the bytes that fails ends with the wrong byte.
+    // Bisect: the shortest prefix that fails ends with the wrong byte.
     let (mut valid, mut invalid) = (0, bytes.len());
     while valid + 1 < invalid {
         let middle = valid.midpoint(invalid);

@@ -21,7 +21,6 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-/// The requests and replies of one client.
 pub(crate) struct HttpExchange {
     requests: Rc<Requests>,
     /// Number of requests without a reply.
@@ -41,7 +40,7 @@ pub(crate) struct HttpExchange {
 struct Unrequested {
     /// The bytes, while they may be the head of a reply that ends the connection.
     partial: PartialInput,
-    /// Whether the server has ended the idle connection with such a reply.
+    /// Whether the server has ended the idle connection with a reply of status 408.
     is_timeout: bool,
 }
 
@@ -87,7 +86,6 @@ impl HttpExchange {
         self.requests.is_head().unwrap_or_else(|| self.requests.is_head_of(self.kind()))
     }
 
-    /// Returns true if the server has ended an idle connection.
     fn has_timed_out(&self) -> bool {
         self.unrequested.as_ref().is_some_and(|unrequested| unrequested.is_timeout)
     }
@@ -107,7 +105,6 @@ impl HttpExchange {
         answered(Answer::new(outcome));
     }
 
-    /// Applies the cookies of a reply.
     fn set_cookies(&mut self, found: Vec<Vec<u8>>) {
         let Some(varying) = &mut self.varying else { return };
         found.iter().for_each(|value| varying.values.cookies().set(value));
@@ -208,7 +205,7 @@ impl Exchange for HttpExchange {
         Ok(())
     }
 
-    /// A reply that ends with the connection makes it unusable only once the reply is complete.
+    /// The connection stays in use until the reply that ends it is complete.
     fn must_close(&self) -> bool {
         self.has_timed_out() || (self.replies.must_close() && self.replies.is_between_replies())
     }

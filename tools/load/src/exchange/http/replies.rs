@@ -7,7 +7,7 @@ use httparse::Status;
 
 /// The maximum length of the line with a chunk's size.
 const MAX_CHUNK_LINE_BYTES: usize = 4096;
-/// The maximum number of bytes shown of a chunk that is malformed.
+/// The maximum number of bytes of a malformed chunk that an error shows.
 const MAX_SHOWN_BYTES: usize = 20;
 /// The maximum number of interim replies (1xx) before one final reply.
 const MAX_INTERIM_REPLIES: u32 = 32;
@@ -27,7 +27,6 @@ enum ReplyState {
     Trailers,
 }
 
-/// Splits the bytes of a connection into replies.
 #[derive(Debug)]
 pub(super) struct ReplyParser {
     state: ReplyState,
@@ -55,7 +54,7 @@ impl ReplyParser {
         self.status
     }
 
-    /// Returns true in a body that ends with the connection.
+    /// Returns true while the parser is in a body that ends with the connection.
     pub(super) fn is_until_close(&self) -> bool {
         matches!(self.state, ReplyState::UntilClose)
     }
@@ -84,8 +83,9 @@ impl ReplyParser {
         Ok((taken, None))
     }
 
-    /// Handles the end of the connection: completes a reply that ends with it. `is_to_head` says
-    /// whether the reply answers a HEAD request.
+    /// Handles the end of the connection. Returns the status of a reply that ends with the
+    /// connection, and fails for any other reply. `is_to_head` says whether the reply answers a
+    /// HEAD request.
     pub(super) fn on_close(&mut self, is_to_head: bool) -> Result<u16, Fault> {
         match self.state {
             ReplyState::Head => self.partial.check_rest(|bytes| head::parse(bytes, is_to_head))?,

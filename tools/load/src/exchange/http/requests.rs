@@ -1,4 +1,4 @@
-//! The HTTP requests of a run.
+//! The HTTP/1 requests of a run.
 
 use super::head::LastHead;
 use crate::exchange::http2;
@@ -32,13 +32,14 @@ pub struct Http {
     pub authority: String,
     /// Additional headers. One called `Host` replaces the authority.
     pub headers: Vec<(String, String)>,
-    /// The requests, from which each client draws its next one, or which it sends in order.
+    /// The requests. Each client draws its next one at random, or sends them in order as a session.
     pub requests: Mix<HttpRequest>,
-    /// The data for fields with the names of its columns.
+    /// Rows of values. A field with the name of a column is replaced with the column's value.
     pub data: Option<Arc<DataRows>>,
     /// Whether each client keeps the cookies that the server sets, and sends them as a browser
-    /// does, with the requests that their path, domain, lifetime and `Secure` allow. A session in
-    /// order begins without cookies. Only one request may be in flight per connection.
+    /// does, with the requests that their path, domain, lifetime and `Secure` allow. Each session
+    /// of requests in order begins without cookies. Only one request may be in flight per
+    /// connection.
     pub cookies: bool,
 }
 
@@ -47,11 +48,11 @@ pub struct Http {
 pub struct HttpRequest {
     /// The method, such as `GET`.
     pub method: String,
-    /// The path.
+    /// The path, with a query if there is one.
     pub path: String,
     /// Headers of this request, which follow the headers of all requests.
     pub headers: Vec<(String, String)>,
-    /// The body.
+    /// The body. Its `Content-Length` header is added automatically.
     pub body: Option<Template>,
     /// The expected body of a reply with a status below 400. Other bodies count as errors.
     pub expected: Option<Expected>,
@@ -74,7 +75,7 @@ impl HttpRequest {
         format!("{} {}", self.method, self.path)
     }
 
-    /// Checks the request, whose fields may have the names of these columns.
+    /// Checks the request. Its templates may use the columns of `data`.
     pub(crate) fn validate(&self, data: Option<&Arc<DataRows>>) -> Result<(), InvalidValue> {
         self.headers.iter().try_for_each(|(name, value)| check_header(name, value, data))?;
         if self.headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("connection")) {
@@ -112,10 +113,11 @@ impl Http {
         Http { authority, headers, requests, data: None, cookies: false }
     }
 
-    /// Checks that each part is valid HTTP, and that no header contradicts the body.
+    /// Checks that each part is valid HTTP, and that no header is one that this crate derives from
+    /// the body or from the cookies.
     ///
     /// # Errors
-    /// If a part is invalid; the error contains the first such part.
+    /// Fails for the first invalid part.
     pub fn validate(&self) -> Result<(), InvalidValue> {
         let authority = &self.authority;
         if authority.is_empty() || !authority.bytes().all(|byte| byte.is_ascii_graphic()) {
@@ -138,7 +140,7 @@ impl Http {
     /// Like [`validate`](Self::validate), but for HTTP/2.
     ///
     /// # Errors
-    /// Fails like `validate`, and for headers about connections, which HTTP/2 does not have.
+    /// Fails like `validate`, and for headers that HTTP/2 does not allow.
     pub fn validate_http2(&self) -> Result<(), InvalidValue> {
         http2::Requests::new(self, false).map(drop)
     }
@@ -212,10 +214,10 @@ pub(crate) struct Requests {
     mix: Mix<EncodedRequest>,
     /// Whether all requests have the method HEAD; `None` if only some have it.
     is_head: Option<bool>,
-    /// Whether the kinds of the requests without a reply must be known.
+    /// Whether handling a reply depends on which kind of request it answers.
     has_kinds: bool,
     has_cookies: bool,
-    /// Whether they are sent over TLS.
+    /// Whether requests are sent over TLS.
     is_encrypted: bool,
     /// The request, if all are the same.
     constant: Option<Rc<[u8]>>,
@@ -253,22 +255,20 @@ impl Requests {
         Ok(Requests { mix, is_head, has_kinds, has_cookies, is_encrypted, constant, last_head })
     }
 
-    /// Returns true if requests are sent over TLS.
     pub(super) fn are_encrypted(&self) -> bool {
         self.is_encrypted
     }
 
-    /// Returns true if clients keep cookies.
     pub(super) fn has_cookies(&self) -> bool {
         self.has_cookies
     }
 
-    /// Returns true if the replies to different kinds of requests are handled differently.
     pub(super) fn has_kinds(&self) -> bool {
         self.has_kinds
     }
 
-    /// Returns the expected body of the reply to a kind of request, unless the reply has none.
+    /// Returns the expected body of the reply to a kind of request, or `None` if the body is not
+    /// checked.
     #[inline]
     pub(super) fn expected(&self, kind: usize) -> Option<&Expected> {
         let request = &self.mix.entries()[kind];
@@ -280,7 +280,6 @@ impl Requests {
         values.repeat(&self.mix, requests);
     }
 
-    /// Returns the request if all are the same.
     #[inline]
     pub(super) fn constant(&self) -> Option<&Rc<[u8]>> {
         self.constant.as_ref()
@@ -305,12 +304,10 @@ impl Requests {
         index
     }
 
-    /// Returns whether requests have the method HEAD; `None` if only some have it.
     pub(super) fn is_head(&self) -> Option<bool> {
         self.is_head
     }
 
-    /// Returns true if the request with this index in the mix has the method HEAD.
     pub(super) fn is_head_of(&self, index: usize) -> bool {
         self.mix.entries()[index].is_head
     }

@@ -1,5 +1,3 @@
-//! Replies of every form, whole and in pieces.
-
 use super::*;
 use crate::exchange::cuts::{assert_same_in_pieces, feed};
 use crate::mix::{Mix, Template};
@@ -395,7 +393,6 @@ fn reply() -> impl Strategy<Value = Vec<u8>> {
 }
 
 proptest! {
-    /// Any split of the input gives the same replies.
     #[test]
     fn split_input_gives_the_same_replies(
         replies_sent in proptest::collection::vec(reply(), 1..6),
@@ -456,7 +453,7 @@ fn wrong_body_is_an_outcome_of_its_own() {
     let until_close = format!("{HEAD}Connection: close\r\n\r\nhello");
     assert_eq!(checked("GET", "hello", &until_close, 1), [right]);
     assert_eq!(checked("GET", "hello!", &until_close, 1), [wrong]);
-    // An error is counted by its status, and a reply to HEAD has no body.
+    // The body of a reply is not checked if its status is an error or it answers HEAD.
     let refused = "HTTP/1.1 404 No\r\nContent-Length: 2\r\n\r\nno";
     assert_eq!(checked("GET", "hello", refused, 1), [Outcome::Status(404)]);
     let head = format!("{HEAD}Content-Length: 7\r\n\r\n");

@@ -1,10 +1,7 @@
-//! Removes frames that h2 would count against the server although they change nothing.
-
-/// The length of a frame's header.
 const HEADER_BYTES: usize = 9;
 /// The type of DATA frames.
 const DATA: u8 = 0;
-/// The flags of a DATA frame that ends its stream, or has padding.
+/// The flags END_STREAM and PADDED. A DATA frame with either is passed on.
 const MEANINGFUL_FLAGS: u8 = 0x1 | 0x8;
 
 /// Removes empty DATA frames that do not end a stream. Some servers send one with each reply, but

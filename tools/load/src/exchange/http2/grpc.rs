@@ -5,25 +5,24 @@ use std::fmt;
 
 /// The start of the content type of gRPC.
 const CONTENT_TYPE: &[u8] = b"application/grpc";
-/// The status of a reply without a known status.
+/// The status that is recorded for a reply without a status that gRPC defines.
 const UNKNOWN: u8 = 2;
-/// The last known status.
+/// The highest status that gRPC defines.
 const LAST: u8 = 16;
 
-/// A complete reply.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct StreamReply {
     pub(super) status: u16,
-    /// The failure that a gRPC server reports, if it does.
+    /// `None` for a successful call, and for replies that are not gRPC.
     pub(super) failure: Option<Box<GrpcFailure>>,
 }
 
-/// A status of gRPC other than 0.
+/// A gRPC status other than 0 (OK).
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct GrpcFailure {
-    /// 1 to 16. Other statuses count as 2, which means unknown.
+    /// From 1 to 16. Any other status is recorded as 2 (UNKNOWN).
     pub(super) code: u8,
-    /// What the server sent as the status, if it sent any.
+    /// The text of `grpc-status`, if the server sent it.
     status: Option<String>,
     message: String,
 }

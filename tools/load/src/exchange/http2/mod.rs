@@ -2,9 +2,9 @@
 //! pipeline allows.
 //!
 //! h2 needs a byte stream and a task. Here the stream is a pair of buffers
-//! ([`Pipe`](session::Pipe)), and h2 is polled whenever bytes arrive or a request is sent. That
-//! makes it a codec like the others: it reads no clock, any transport can carry it, and any split
-//! of the input gives the same replies.
+//! ([`Pipe`](session::Pipe)), and h2 is polled whenever bytes arrive or a request is sent. The
+//! exchange therefore reads no clock, works over any transport, and gives the same replies for any
+//! split of the input.
 //!
 //! Requests above the server's stream limit wait in the exchange, and the wait counts as part of
 //! their latency.
@@ -29,7 +29,6 @@ use crate::outcome::Outcome;
 use session::Session;
 use std::rc::Rc;
 
-/// The requests and replies of one client.
 pub(crate) struct Http2Exchange {
     requests: Rc<Requests>,
     values: FieldValues,

@@ -19,7 +19,6 @@ pub(crate) struct Requests {
 #[derive(Debug)]
 struct RequestTemplate {
     method: String,
-    /// The whole URI.
     uri: Template,
     headers: Vec<(String, Template)>,
     body: Option<Template>,
@@ -29,7 +28,6 @@ struct RequestTemplate {
     constant: Option<(Request<()>, Option<Bytes>)>,
 }
 
-/// A request to send.
 pub(super) struct NextRequest {
     pub(super) head: Request<()>,
     pub(super) body: Option<Bytes>,
@@ -42,7 +40,7 @@ const CONNECTION_HEADERS: [&str; 4] = ["connection", "keep-alive", "proxy-connec
 
 impl Requests {
     /// # Errors
-    /// If a part is invalid or does not exist in HTTP/2; the error contains the first such part.
+    /// Fails for the first part that is invalid or does not exist in HTTP/2.
     pub(crate) fn new(http: &Http, is_encrypted: bool) -> Result<Requests, InvalidValue> {
         http.validate()?;
         let scheme = if is_encrypted { "https" } else { "http" };
@@ -65,7 +63,6 @@ impl Requests {
         (index, NextRequest { head, body, expected: kind.expected.clone() })
     }
 
-    /// Returns true if clients keep cookies.
     pub(super) fn has_cookies(&self) -> bool {
         self.mix.entries().iter().any(|request| request.has_cookies)
     }
@@ -83,7 +80,7 @@ impl RequestTemplate {
         request: HttpRequest,
     ) -> Result<RequestTemplate, InvalidValue> {
         let authority = http.host_header(&request).unwrap_or(&http.authority).to_owned();
-        // A path of `*` refers to the whole server.
+        // `OPTIONS *` refers to the whole server, and its URI has no path.
         let path = if request.path == "*" { "" } else { &request.path };
         let uri = format!("{scheme}://{authority}{path}");
         let data = http.data.as_deref();

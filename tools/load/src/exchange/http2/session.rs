@@ -1,5 +1,3 @@
-//! One HTTP/2 connection.
-
 use super::filter::FrameFilter;
 use super::grpc::{GrpcFailure, StreamReply};
 use super::requests::NextRequest;
@@ -34,11 +32,10 @@ const MAX_CONSECUTIVE_REFUSALS: usize = 200;
 /// The result of a stream: the number of its request, and the reply.
 type StreamResult = (usize, Result<(StreamReply, ReplyDetails), Error>);
 
-/// Other details of a reply.
 struct ReplyDetails {
-    /// What is wrong with the body.
+    /// What is wrong with the body; `None` if it is as expected.
     wrong_body: Option<Vec<u8>>,
-    /// The values of its `set-cookie` headers.
+    /// The values of the `set-cookie` headers.
     cookies: Vec<Vec<u8>>,
 }
 
@@ -49,15 +46,16 @@ pub(super) struct Session {
     sender: SendRequest<Bytes>,
     connection: Connection<Pipe, Bytes>,
     streams: FuturesUnordered<Pin<Box<dyn Future<Output = StreamResult>>>>,
-    /// Number of requests given to this connection, which is also the number of the next one.
+    /// Number of requests given to this connection, which is also the number of the next request.
     sent: usize,
     /// The numbers of all requests without a reply, in the order of the client's pipeline.
     unanswered: VecDeque<usize>,
     /// Requests that wait for a stream, with their numbers.
     waiting: VecDeque<(usize, NextRequest)>,
-    /// The cookies that replies have set since they were last taken.
+    /// The cookies that replies have set since the last `take_cookies`.
     cookies: Vec<Vec<u8>>,
-    /// The fault of the last wrong body; empty if no body was wrong since it was last taken.
+    /// What is wrong with the last wrong body. Empty if no body was wrong since the last
+    /// `take_wrong_body`.
     wrong_body: Vec<u8>,
     /// The numbers of requests that the server has not processed.
     refused: Vec<usize>,
@@ -68,7 +66,7 @@ pub(super) struct Session {
     wake_flag: Arc<WakeFlag>,
 }
 
-/// Whether something that was polled must be polled again.
+/// Set when h2 must be polled again.
 #[derive(Debug, Default)]
 struct WakeFlag(AtomicBool);
 
@@ -107,7 +105,6 @@ impl Session {
         }
     }
 
-    /// Passes received bytes to h2.
     pub(super) fn receive(&mut self, bytes: &[u8]) {
         self.filter.pass(bytes, |bytes| self.pipe.receive(bytes));
     }
@@ -118,27 +115,22 @@ impl Session {
         self.pipe.close();
     }
 
-    /// Appends the bytes to send.
     pub(super) fn write(&self, out: &mut Vec<u8>) {
         self.pipe.take(out);
     }
 
-    /// Returns the number of requests without a reply.
     pub(super) fn unanswered(&self) -> usize {
         self.unanswered.len()
     }
 
-    /// Takes the cookies that replies have set.
     pub(super) fn take_cookies(&mut self) -> Vec<Vec<u8>> {
         std::mem::take(&mut self.cookies)
     }
 
-    /// Takes the fault of the last wrong body.
     pub(super) fn take_wrong_body(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.wrong_body)
     }
 
-    /// Returns true if the connection accepts no further requests.
     pub(super) fn is_draining(&self) -> bool {
         self.is_draining
     }
@@ -148,8 +140,8 @@ impl Session {
         self.is_draining && self.streams.is_empty()
     }
 
-    /// Returns the position of a request that the server has not processed, if there is one, and
-    /// removes it from the requests without a reply.
+    /// Removes a request that the server has not processed from the requests without a reply, and
+    /// returns its position. Returns `None` if there is no such request.
     pub(super) fn pop_refused(&mut self) -> Option<usize> {
         let number = self.refused.pop()?;
         Some(self.remove(number))
@@ -164,8 +156,8 @@ impl Session {
         }
     }
 
-    /// Sends a request, or queues it until a stream is available. A failure is reported when bytes
-    /// arrive.
+    /// Sends a request, or queues it until a stream is available. If the connection has failed, the
+    /// next call of `progress` returns the fault.
     pub(super) fn send(&mut self, request: NextRequest) {
         self.unanswered.push_back(self.sent);
         self.waiting.push_back((self.sent, request));
@@ -217,8 +209,7 @@ impl Session {
     /// Opens streams for waiting requests, as long as the server accepts them.
     ///
     /// # Errors
-    /// Fails if the server has gone away because of an error. That is also reported when bytes
-    /// arrive.
+    /// Fails if the server has ended the connection with an error.
     fn open_streams(&mut self) -> Result<(), Fault> {
         let waker = Waker::from(Arc::clone(&self.wake_flag));
         let cx = &mut Context::from_waker(&waker);

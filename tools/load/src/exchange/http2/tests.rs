@@ -105,8 +105,8 @@ fn reply_answers_the_request_of_its_stream() {
     assert_eq!(exchange_all(&mut exchange, &mut server, 7).unwrap(), []);
     let path = |open: &OpenRequest| open.0.uri().to_string();
     assert_eq!(server.open.iter().map(path).collect::<Vec<_>>(), ["http://a.example:1/one"; 4]);
-    // The third request is answered, and the first one moves to its position, so the order is 1, 0,
-    // 3.
+    // Request 2 is answered, and request 0 moves to its position, so the unanswered requests are 1,
+    // 0, 3.
     server.answer(2, 200, 10);
     assert_eq!(exchange_all(&mut exchange, &mut server, 7).unwrap(), [answer(200, 2)]);
     server.answer(0, 404, 0);
@@ -191,7 +191,8 @@ fn refused_stream_is_resent_on_the_same_connection() {
     assert_eq!(exchange_all(&mut exchange, &mut server, 100).unwrap(), []);
     assert_eq!(refused(&mut exchange), [1]);
     assert!(!exchange.must_close() && !exchange.is_draining());
-    // The first request has moved to its position, so the order is 0, 2.
+    // Request 0 has moved to the position of the refused request, so the unanswered requests are 0,
+    // 2.
     server.answer(1, 201, 0);
     assert_eq!(exchange_all(&mut exchange, &mut server, 100).unwrap(), [answer(201, 1)]);
     exchange.on_close(&mut |_| ()).unwrap_err();
@@ -344,7 +345,6 @@ fn template_fields_are_replaced() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(32))]
 
-    /// Any split of the server's bytes gives the same answers.
     #[test]
     fn split_input_gives_the_same_replies(
         replies in proptest::collection::vec((0_usize..6, 200_u16..600, 0_usize..40_000), 1..6),

@@ -1,5 +1,3 @@
-//! Reply framing: how the end of a reply is found.
-
 use crate::invalid::{InvalidValue, invalid};
 use crate::mix::MAX_MESSAGE_BYTES;
 use std::fmt;
@@ -11,7 +9,7 @@ pub const MAX_LENGTH_FIELD_OFFSET: usize = 4096;
 /// How the end of a reply is found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Framing {
-    /// The reply ends with these bytes, which do not occur earlier.
+    /// The reply ends with the first occurrence of these bytes.
     Delimiter(Vec<u8>),
     /// A field near the start of the reply determines its length.
     LengthField(LengthField),
@@ -75,8 +73,8 @@ impl LengthField {
         self.offset + self.width
     }
 
-    /// Returns the number of bytes after the field, or `None` if it would be negative. `head` ends
-    /// with the field.
+    /// Returns the number of bytes after the field, or `None` if it is negative or exceeds
+    /// `u64::MAX`. `head` ends with the field.
     pub(super) fn rest(&self, head: &[u8]) -> Option<u64> {
         let field = &head[self.offset..self.end()];
         let add = |value: u64, byte: &u8| value << 8 | u64::from(*byte);

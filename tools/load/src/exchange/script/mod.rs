@@ -29,11 +29,11 @@ use std::sync::Arc;
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Script {
-    /// The requests, from which each client draws its next one.
+    /// The requests. Each client draws its next one at random, or sends them in order as a session.
     pub requests: Mix<ScriptRequest>,
     /// How the end of a reply is found.
     pub framing: Framing,
-    /// The data for fields with the names of its columns.
+    /// Rows of values. A field with the name of a column is replaced with the column's value.
     pub data: Option<Arc<DataRows>>,
 }
 
@@ -46,7 +46,7 @@ pub struct ScriptRequest {
     /// replies count as errors. Its fields get the same values as the fields of the request, in
     /// order.
     pub expected: Option<Template>,
-    /// What else is expected of the reply. Other replies count as errors.
+    /// A check of the whole reply in addition to `expected`. Replies that fail it count as errors.
     pub check: Option<Expected>,
 }
 
@@ -58,11 +58,11 @@ impl Script {
         Script { requests, framing, data: None }
     }
 
-    /// Checks that requests and replies are not empty, and that each expected reply is exactly one
-    /// reply.
+    /// Checks that the framing is valid, that no request is empty, and that each expected reply is
+    /// exactly one reply.
     ///
     /// # Errors
-    /// If the script is invalid; the error describes the first problem.
+    /// Fails for the first problem.
     pub fn validate(&self) -> Result<(), InvalidValue> {
         self.framing.validate()?;
         let values = FieldValues::new(0, 0, 1).with_data(self.data.clone());
@@ -104,7 +104,7 @@ impl ScriptRequest {
 /// Parses a template with the escapes `\n`, `\r`, `\t`, `\0`, `\\`, `\"`, `\'` and `\xHH`.
 ///
 /// # Errors
-/// If an escape is unknown or a field is invalid; the error contains it.
+/// Fails if an escape is unknown or a field is invalid.
 pub fn script_template(text: &str) -> Result<Template, InvalidValue> {
     Template::parse_with(text, script_bytes)
 }
@@ -121,7 +121,7 @@ pub(crate) fn script_template_with_data(
 /// Decodes a text with the escapes `\n`, `\r`, `\t`, `\0`, `\\`, `\"`, `\'` and `\xHH`.
 ///
 /// # Errors
-/// If an escape is unknown; the error contains it.
+/// Fails if an escape is unknown, or if the text ends with a backslash.
 pub fn script_bytes(text: &str) -> Result<Vec<u8>, InvalidValue> {
     let mut rest = text.bytes();
     let mut bytes = Vec::new();
@@ -162,7 +162,6 @@ fn escaped(rest: &mut impl Iterator<Item = u8>) -> Result<u8, Option<char>> {
     })
 }
 
-/// The requests and replies of one client.
 pub(crate) struct ScriptExchange {
     script: Rc<Script>,
     values: FieldValues,

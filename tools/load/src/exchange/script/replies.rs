@@ -1,5 +1,3 @@
-//! Splits the bytes of one connection into replies, in pieces of any size.
-
 use super::Framing;
 use crate::exchange::partial::PartialInput;
 use crate::fault::FirstRefusal;
@@ -17,7 +15,6 @@ pub(super) struct ReplyParser {
     reply: Option<PartialReply>,
 }
 
-/// A reply of known length.
 #[derive(Clone, Copy, Debug)]
 struct PartialReply {
     /// Number of missing bytes.
@@ -143,7 +140,6 @@ impl PartialReply {
     }
 }
 
-/// Returns true if the bytes are exactly one reply.
 pub(super) fn is_exactly_one_reply(framing: &Framing, bytes: &[u8]) -> bool {
     !bytes.is_empty()
         && matches!(ReplyParser::default().take(bytes, framing, None, &FirstRefusal::default()), Ok((taken, Some(_))) if taken == bytes.len())

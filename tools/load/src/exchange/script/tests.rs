@@ -1,5 +1,3 @@
-//! Replies with every framing, whole and in pieces.
-
 use super::*;
 use crate::exchange::cuts::{assert_same_in_pieces, feed};
 use crate::fault::FaultKind;
@@ -169,7 +167,6 @@ fn escapes_are_decoded_to_bytes() {
 }
 
 proptest! {
-    /// Any split of the input gives the same replies.
     #[test]
     fn split_input_gives_the_same_replies(
         bytes in proptest::collection::vec(0_u8..4, 0..200),

@@ -1,5 +1,5 @@
 //! Connections that end: after an announcement in a request or a reply, while they are idle, or
-//! within a body. Each test uses both drivers.
+//! within a body.
 
 use super::*;
 use annulus::DriverChoice;
@@ -284,7 +284,6 @@ fn early_rejection_of_a_body_is_an_outcome() {
     }
 }
 
-/// Counts the connections to each address.
 #[test]
 fn clients_are_spread_over_all_addresses() {
     for driver in DRIVERS {

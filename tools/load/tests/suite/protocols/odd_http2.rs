@@ -9,8 +9,6 @@ const HEADERS: u8 = 1;
 const SETTINGS: u8 = 4;
 const PING: u8 = 6;
 const GOAWAY: u8 = 7;
-/// The flags of a frame that ends its stream, of a frame that ends its headers, and of an
-/// acknowledgement.
 const END_STREAM: u8 = 1;
 const END_HEADERS: u8 = 4;
 const ACK: u8 = 1;
@@ -22,7 +20,7 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
 }
 
-/// Encodes a header without the table and without compression.
+/// Encodes a header as a literal, without HPACK's tables and without compression.
 fn header(name: &str, value: &str) -> Vec<u8> {
     let [name_length, value_length] = [name.len() as u8, value.len() as u8];
     [&[0, name_length], name.as_bytes(), &[value_length], value.as_bytes()].concat()
@@ -120,7 +118,7 @@ fn grpc_status_is_an_outcome() {
     }
 }
 
-/// The server answers five requests on each connection, and announces that it will not process
+/// The server answers five requests on each connection, and announces that it will process no
 /// others.
 #[test]
 fn requests_above_the_last_stream_of_goaway_are_retried() {
@@ -147,7 +145,7 @@ fn requests_above_the_last_stream_of_goaway_are_retried() {
         assert_eq!(outcomes(&report), ["2xx"]);
         let figures = figures(&report);
         assert!(figures.reconnects > 0 && figures.failed == 0, "{figures:?}");
-        // Requests in flight when the window opens or closes count only once.
+        // A request in flight when the window opens or closes is in only one of the two counts.
         let counted = figures.responses + figures.retried;
         assert!(figures.sent.abs_diff(counted) <= 2 * 3 * 4, "{figures:?}");
     }

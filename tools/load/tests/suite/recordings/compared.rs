@@ -16,7 +16,8 @@ struct SimulatedRuns {
     factor: f64,
     /// The standard deviation of the logarithm of the latency from run to run.
     between: f64,
-    /// The same from second to second, where half of the deviation carries over to the next second.
+    /// The standard deviation of the logarithm of the latency from second to second. Half of a
+    /// deviation carries over to the next second.
     within: f64,
     /// Whether a run may be slow for some seconds.
     has_spells: bool,
@@ -97,7 +98,7 @@ fn called_different(runs: SimulatedRuns, seed: u64) -> usize {
     comparisons(runs, runs, seed).filter(|found| found.verdict.is_different()).count()
 }
 
-/// Five of a hundred comparisons are 5 %, the probability that an interval misses.
+/// A verdict may be wrong in 5 % of comparisons, which is five of a hundred.
 #[test]
 fn false_positive_rate_is_at_most_the_stated_one() {
     let between = |between| SimulatedRuns { between, ..STEADY_RUNS };

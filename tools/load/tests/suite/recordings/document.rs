@@ -1,5 +1,3 @@
-//! Recordings as JSON.
-
 use annulus_load::recording::{
     ClassInterval, Interval, Latencies, MAX_RECORDING_BYTES, ReadError, Recording, RunInfo,
 };
@@ -88,7 +86,7 @@ fn invalid_value_error_names_its_place() {
     refused(&text.replace("[\"read\",", "["), "interval 0 has 2 classes instead of 1");
 }
 
-/// The file consists of zeros, without blocks on disk.
+/// The file is sparse, so it takes no space on disk.
 #[test]
 fn oversized_file_is_rejected_without_being_read() {
     let path = std::env::temp_dir().join(format!("annulus-large-{}.json", std::process::id()));

@@ -41,7 +41,8 @@ fn slow(mut stream: std::net::TcpStream) {
 fn due_sent_answered_and_cut_off_requests_add_up() {
     let address = serve(slow);
     for streams in on_each_driver(1) {
-        // Each client has a request in flight, unless the machine is too busy to send it.
+        // Each client has a request in flight when the window opens and closes, unless the machine
+        // is too busy.
         loop {
             let report = run(&plan(address, 3, LENGTH, streams), &mut ()).unwrap();
             let closed = assert_counts_add_up(&report);
@@ -95,7 +96,8 @@ fn request_that_times_out_after_the_run_was_never_answered() {
     assert_eq!(report.total().response.len(), 3);
 }
 
-/// Counts the messages that it echoes, and closes each connection after `replies` of them.
+/// Starts a server that counts the messages it echoes, and closes each connection after `replies`
+/// of them.
 fn counting(replies: usize) -> (SocketAddr, Arc<AtomicU64>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let (address, received) = (listener.local_addr().unwrap(), Arc::new(AtomicU64::new(0)));
@@ -149,7 +151,7 @@ fn planned_number_of_requests_reaches_the_server() {
     }
 }
 
-/// No client remains to send the rest.
+/// Each client fails after two replies, so no client remains to send the other requests.
 #[test]
 fn planned_number_of_requests_ends_early_without_clients() {
     let (address, received) = counting(2);
@@ -163,7 +165,7 @@ fn planned_number_of_requests_ends_early_without_clients() {
     assert!(warnings.contains("of 1000 requests were sent within"), "{warnings}");
 }
 
-/// The rest is sent over new connections, but a request that was lost is not sent again.
+/// Each connection carries two requests.
 #[test]
 fn planned_number_of_requests_is_sent_over_new_connections() {
     let (address, _) = counting(5);
@@ -178,7 +180,6 @@ fn planned_number_of_requests_is_sent_over_new_connections() {
     assert!(summary.reconnects >= 47, "{report:?}");
 }
 
-/// The time limit ends the run first.
 #[test]
 fn time_limit_ends_a_planned_number_of_requests() {
     let address = serve(echo);

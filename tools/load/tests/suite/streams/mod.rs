@@ -69,7 +69,7 @@ fn run_until_answered(mut plan: Plan) -> Recording {
     }
 }
 
-/// Runs a plan against a correct server.
+/// Runs a plan, and asserts that it records no errors.
 #[track_caller]
 fn run_without_errors(plan: Plan) -> Recording {
     let report = run_until_answered(plan);
