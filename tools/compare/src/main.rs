@@ -44,18 +44,18 @@ Exit code: 0 measured, 1 something failed, 2 usage.";
 
 /// Rounds needed for an interval, and thus for the first table.
 const FIRST: usize = 6;
-/// How long each slice runs before it is measured, and the maximum wait for its first reply.
+/// How long each slice runs before it is measured.
 const WARM_UP: Duration = Duration::from_millis(50);
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Ratios within this distance of 1 count as the same.
 const MARGIN: f64 = 0.03;
-/// The contender that the others are compared with. It also runs again, as the control.
+/// Index of the contender that the others are compared with. It also runs as the control.
 const BASE: usize = 1;
-/// The connections of the workload with files, and of the echo with `--long`.
+/// The number of connections for files, and by default for the echo.
 const CONNECTIONS: usize = 50;
 const LONG_CONNECTIONS: [usize; 3] = [50, 1, 500];
 const LONG_ROUNDS: usize = 30;
-/// The length of the file, and of a piece of the reply.
+/// The length of the file that a server sends.
 const FILE_BYTES: usize = 16 << 10;
 const PIECE_BYTES: usize = 1 << 10;
 /// A contender's name, and its mode for `--serve`.
@@ -65,9 +65,9 @@ const CONTENDERS: [(&str, &str); 4] =
 /// What a server does with a message.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Workload {
-    /// Sends it back.
+    /// Sends the message back.
     Echo,
-    /// Opens and reads a file, and sends it in pieces.
+    /// Opens and reads a file for each message, and sends it in pieces.
     Files,
 }
 
@@ -96,7 +96,7 @@ fn counted(connections: usize) -> String {
 }
 
 struct Options {
-    /// The connections of the echo.
+    /// Numbers of connections for the echo, with a table each.
     connections: Vec<usize>,
     bytes: usize,
     rounds: usize,
@@ -371,12 +371,12 @@ fn measure(
     })
 }
 
-/// Returns the content of the file.
 fn content() -> Vec<u8> {
     (0..FILE_BYTES).map(|at| (at * 31 + at / PIECE_BYTES) as u8).collect()
 }
 
-/// Sends a message, compares every byte of the reply, and repeats. Without a reply, it is an echo.
+/// Sends a message, compares every byte of the reply, and repeats. If `reply` is `None`, the server
+/// must send the message back.
 async fn client(
     mut stream: TcpStream,
     (mut message, reply): (Vec<u8>, Option<Rc<[u8]>>),
@@ -547,7 +547,8 @@ impl Ratio {
 /// Returns how many values at each end lie outside the interval: the highest number for which the
 /// median is outside with a probability of at most 5 %.
 fn outside(count: usize) -> usize {
-    // The probability of at most that many heads in `count` coin tosses.
+    // `chance` is the probability of exactly `heads` heads in `count` coin tosses, and `sum` the
+    // probability of at most `heads`.
     let mut chance = 0.5f64.powi(count as i32);
     let mut sum = chance;
     for heads in 0.. {

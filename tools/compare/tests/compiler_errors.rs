@@ -6,7 +6,7 @@
 use annulus_skip::skip;
 use std::process::Command;
 
-/// The compiler for which the messages are kept beside each program. Other versions word them
+/// The compiler whose messages are stored beside each program. Other versions word them
 /// differently.
 const COMPILER: &str = "rustc 1.95.";
 

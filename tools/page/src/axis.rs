@@ -18,7 +18,7 @@ pub struct Axis {
     ticks: Option<Vec<(f64, String)>>,
 }
 
-/// Maximum number of labels that an axis chooses itself.
+/// Maximum number of labels on a linear axis.
 const MAX_TICKS: usize = 7;
 
 impl Axis {
@@ -67,7 +67,6 @@ impl Axis {
         &self.title
     }
 
-    /// Returns the lower end of the axis.
     pub(crate) fn low(&self) -> f64 {
         self.low
     }
@@ -93,7 +92,6 @@ impl Axis {
         ticks.into_iter().filter(|(tick, _)| inside(tick)).collect()
     }
 
-    /// Returns both ends of the axis.
     pub(crate) fn ends(&self) -> (f64, f64) {
         (self.low, self.high)
     }

@@ -11,8 +11,8 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 /// The width of a drawing in its own units, which are scaled to the width available on the page.
 pub(crate) const WIDTH: u32 = 960;
 
-/// The library's font size, which is 1.24 times the rendered size. The rendered text is a thirtieth
-/// of the width, so labels can be read on a phone.
+/// The font size for the drawing library, which is 1.24 times the rendered size. The rendered text
+/// is a thirtieth of the width, so labels can be read on a phone.
 const FONT_SIZE: f64 = 37.0;
 
 /// The estimated width of a character in a label.
@@ -31,11 +31,10 @@ pub(crate) enum Mark {
     Text(String, (f64, f64)),
 }
 
-/// The height of a line of the key, and the length of its sample of a line.
+/// The height of one entry of the key.
 const KEY_LINE_HEIGHT: u32 = 46;
 const KEY_SAMPLE_LENGTH: i32 = 64;
 
-/// Returns the height of a key with this many entries.
 pub(crate) fn key_height(entries: usize) -> u32 {
     KEY_LINE_HEIGHT * entries as u32
 }
@@ -45,7 +44,7 @@ pub(crate) fn draw(size: (u32, u32), x: &Axis, y: &Axis, marks: &[Mark]) -> Stri
     draw_with_key(size, x, y, marks, &[])
 }
 
-/// Like [`draw`], but with a key above the plane: a line in an ink, and a name.
+/// Like [`draw`], but with a key above the plane. Each entry has a line in an ink, and a name.
 pub(crate) fn draw_with_key(
     size: (u32, u32),
     x: &Axis,
@@ -99,7 +98,7 @@ fn draw_axes<'a>(plane: &mut Plane<'a>) -> Drawn<'a> {
 }
 
 /// Draws the title of the vertical axis above it, so that it reads horizontally, and the title of
-/// the other axis at the bottom right.
+/// the horizontal axis at the bottom right.
 fn draw_titles<'a>(
     area: &DrawingArea<SVGBackend<'a>, Shift>,
     (width, height): (u32, u32),
@@ -112,7 +111,6 @@ fn draw_titles<'a>(
     area.draw_text(x.title(), &at(HPos::Right, VPos::Bottom), corner)
 }
 
-/// Draws the key at the top.
 fn draw_key<'a>(area: &DrawingArea<SVGBackend<'a>, Shift>, key: &[(Ink, String)]) -> Drawn<'a> {
     for (row, (ink, name)) in key.iter().enumerate() {
         let middle = (KEY_LINE_HEIGHT * row as u32 + KEY_LINE_HEIGHT / 2) as i32;

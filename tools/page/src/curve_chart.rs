@@ -35,11 +35,11 @@ pub struct ChartCurve {
     pub name: String,
     /// The points, from the left.
     pub points: Vec<(f64, f64)>,
-    /// The number of the colour. After six, they repeat.
+    /// Index of the colour. The colours repeat after the sixth.
     pub colour: usize,
     /// Whether the line is dashed and the points are hollow.
     pub is_dashed: bool,
-    /// Where the curve reaches the limit, which is marked down to the axis.
+    /// The horizontal position at which the curve reaches the limit, marked by a vertical line.
     pub breaks_at: Option<f64>,
 }
 
@@ -104,7 +104,8 @@ mod tests {
             curves: vec![curve("A p99", false, Some(2.8e4)), curve("A p50", true, None)],
         };
         let svg = chart.figure().svg;
-        // The dots; then the curve, its line in the key and the mark at the limit.
+        // Each curve has three dots. Its strokes are the line, the sample in the key and, for the
+        // first curve, the mark at the limit.
         let count = |class: &str| svg.matches(&format!("\"{class}\"")).count();
         assert_eq!((count("fill-s1"), count("fill-s7")), (3, 3), "{svg}");
         assert_eq!((count("stroke-s1"), count("stroke-s7")), (3, 2), "{svg}");

@@ -1,5 +1,3 @@
-//! A picture with its caption.
-
 use serde::Serialize;
 
 /// A rendered chart.

@@ -1,5 +1,3 @@
-//! A chart of estimates with their intervals, one row each.
-
 use crate::axis::{Axis, row_middle};
 use crate::canvas::{self, Mark};
 use crate::figure::Figure;
@@ -33,7 +31,7 @@ pub struct IntervalChart {
     pub rows: Vec<IntervalRow>,
 }
 
-/// One estimate.
+/// One row: a name, and an estimate with its interval.
 #[derive(Clone, Debug)]
 pub struct IntervalRow {
     /// The name of the row.

@@ -65,8 +65,9 @@ fn linked(Link { href, text }: &Link) -> String {
     if href.is_empty() { escaped(text) } else { format!("[{}]({href})", escaped(text)) }
 }
 
-/// Formats a table with its first columns aligned to the left and the rest to the right. A table
-/// without titles gets an empty header line, which Markdown requires.
+/// Formats a table with its first `names` columns aligned to the left and the other columns to the
+/// right. Without titles, all columns are aligned to the left, and the header line is empty,
+/// because Markdown requires one.
 fn table(head: &[String], rows: impl Iterator<Item = Vec<String>>, names: usize) -> String {
     let rows: Vec<Vec<String>> = rows.collect();
     let columns = rows.iter().map(Vec::len).chain([head.len()]).max().unwrap_or(0);

@@ -7,7 +7,7 @@ use serde::Serialize;
 const TEMPLATE: &str = include_str!("../templates/page.html");
 const STYLE: &str = include_str!("../templates/page.css");
 
-/// A page.
+/// The contents of a page.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Page {
     /// The title of the page and of the browser window.
@@ -105,7 +105,7 @@ pub struct Entry {
     pub text: String,
 }
 
-/// A table. The first column is aligned to the left, the rest to the right.
+/// A table. With titles, the first column is aligned to the left and the others to the right.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Table {
     /// The titles of the columns; may be empty.
@@ -129,7 +129,7 @@ pub struct Matrix {
     pub rows: Vec<MatrixRow>,
 }
 
-/// One row.
+/// A row of a [`Matrix`].
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct MatrixRow {
     /// The names on the left, the same number in each row.
@@ -140,7 +140,7 @@ pub struct MatrixRow {
     pub is_muted: bool,
 }
 
-/// One cell.
+/// A cell of a [`Matrix`].
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct MatrixCell {
     /// The text of the cell.

@@ -14,7 +14,7 @@ pub fn number(value: f64) -> String {
     separated(whole) + rest
 }
 
-/// Formats a large number with a suffix: `84.1k`, `1.2M`.
+/// Formats a number, from 10,000 on with a suffix: `84.1k`, `1.2M`.
 pub fn short(value: f64) -> String {
     match value.abs() {
         size if size >= 1e9 => number(value / 1e9) + "G",

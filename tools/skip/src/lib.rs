@@ -1,7 +1,7 @@
 //! Reports tests that are skipped because the machine lacks something they need.
 //!
-//! `cargo xtask test` lists them at its end. In CI, a skipped test fails the run unless
-//! `xtask/skips.txt` says why CI may skip it, so that no test is lost unnoticed.
+//! `cargo xtask test` lists the skipped tests at its end. In CI, a skipped test fails the run
+//! unless `xtask/skips.txt` says why CI may skip it, so that no test is lost unnoticed.
 
 use std::fmt::Arguments;
 use std::fs::OpenOptions;
@@ -14,7 +14,7 @@ pub const FILE_VARIABLE: &str = "ANNULUS_SKIPPED_TESTS";
 /// Reports that the current test, or a part of it, is skipped. Takes the reason, formatted like
 /// [`format!`], which says what is missing and how to get it.
 ///
-/// It only reports: the test then returns, or goes on without the part.
+/// The macro does not end the test: the caller returns, or continues without the skipped part.
 #[macro_export]
 macro_rules! skip {
     ($($reason:tt)+) => { $crate::report(format_args!($($reason)+)) };
@@ -23,11 +23,12 @@ macro_rules! skip {
 /// Reports the current test with the reason why it is skipped; see [`skip!`].
 ///
 /// # Panics
-/// If the file of [`FILE_VARIABLE`] cannot be written.
+/// Panics if the file of [`FILE_VARIABLE`] cannot be written.
 pub fn report(reason: Arguments<'_>) {
     let thread = std::thread::current();
     let test = thread.name().unwrap_or("main");
-    // Bypasses the harness, which shows no output of tests that pass.
+    // Write to stderr directly, because the harness hides what `eprintln!` prints in tests that
+    // pass.
     _ = writeln!(io::stderr(), "skipped: {test}: {reason}");
     let Some(path) = std::env::var_os(FILE_VARIABLE) else { return };
     let line = format!("{test}: {reason}\n").replace('\n', " ").trim_end().to_owned() + "\n";
