@@ -13,7 +13,7 @@ use regex_lite::{Captures, Regex};
 
 use crate::step::{Outcome, Step, root, target};
 
-/// The libraries that programs use directly. The other crates are parts of annulus.
+/// The libraries whose API is listed.
 const LIBRARIES: [&str; 4] = ["annulus", "annulus-ring", "annulus-tokio", "annulus-load"];
 /// The maximum number of differing lines shown per library.
 const MAX_DIFFERENCES: usize = 20;
@@ -42,7 +42,6 @@ pub(crate) fn run(write: bool) -> Outcome {
     Ok(Vec::new())
 }
 
-/// Returns the path of a library's list.
 fn list_path(library: &str) -> PathBuf {
     root().join("docs").join("api").join(format!("{library}.txt"))
 }

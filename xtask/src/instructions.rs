@@ -18,7 +18,6 @@ const TOLERANCE_PERCENT: f64 = 1.5;
 const MIN_MESSAGES: u64 = 4_000;
 /// The fields of a line in a record.
 const FIELD_NAMES: &str = "what, clients, bytes or requests at once, instructions";
-/// The crate of the simulated kernel.
 const SIM_CRATE: &str = "annulus_sim::";
 
 /// A file of recorded figures and the program that it is about.

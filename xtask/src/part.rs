@@ -10,7 +10,6 @@ use anyhow::{anyhow, ensure};
 use crate::files::remove;
 use crate::step::{Outcome, is_ci, reason_and_report, target};
 
-/// One check.
 pub(crate) struct Part {
     /// The name in headlines and in the table.
     name: &'static str,

@@ -26,7 +26,7 @@ const ORIGINALS: [&str; 6] =
 /// The environment variable with the directory of the sources of [`ORIGINALS`].
 const SOURCES_VARIABLE: &str = "ANNULUS_ORIGINALS";
 
-/// Checks the [`QUICK_PEERS`], and the [`ORIGINALS`] if their sources are here.
+/// Checks the [`QUICK_PEERS`], and the [`ORIGINALS`] if [`SOURCES_VARIABLE`] is set.
 pub(crate) fn quick() -> Outcome {
     let originals = env::var_os(SOURCES_VARIABLE).map_or(&[][..], |_| &ORIGINALS);
     run(&QUICK_PEERS.iter().chain(originals).map(|name| String::from(*name)).collect::<Vec<_>>())

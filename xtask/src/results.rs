@@ -16,13 +16,13 @@ use crate::step::{Outcome, Step, root};
 
 /// The directories with kept runs.
 const KEPT_DIRECTORIES: [&str; 2] = ["docs/results", "docs/results/originals"];
-/// The directory in which their pages are generated.
+/// The directory in which the pages of the kept runs are generated.
 const GENERATED_DIRECTORY: &str = "target/kept-results";
 /// The page with the table.
 const PAGE: &str = "docs/results.md";
-/// The page with the total.
+/// The page with the total of all verdicts.
 const README: &str = "README.md";
-/// The picture of the same cells.
+/// The picture of the cells in the table.
 const PICTURE: &str = "docs/results/overview.svg";
 
 /// The lines of the page before and after the table.
@@ -175,7 +175,7 @@ fn comparison(run: &Run, reports: &Path) -> Result<Value> {
     let path = reports.join(run.0).with_extension("json");
     let report: Result<Value, _> = serde_json::from_str(&fs::read_to_string(&path)?);
     let mut report = report.with_context(|| path.display().to_string())?;
-    // The report of a suite has it in a field.
+    // The report of a suite contains the comparison in a field.
     Ok(report.get_mut("comparison").map(Value::take).unwrap_or(report))
 }
 

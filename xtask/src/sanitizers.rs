@@ -13,18 +13,19 @@ pub(crate) const TARGET: &str = "x86_64-unknown-linux-gnu";
 /// The test targets of the quick part.
 const QUICK_TARGETS: &str = "--lib --test lent";
 
-/// Tests that are not run under the sanitizer: they call Cargo to build the examples, with the same
-/// flags.
+/// Tests that are not run under the sanitizer, because they call Cargo to build the examples, with
+/// the same flags.
 const EXAMPLE_TESTS: &str = "programs::";
 
-/// A test that leaks on purpose to test `mem::forget`, and is not run either.
+/// A test that is not run under the sanitizer, because it leaks on purpose to test `mem::forget`.
 const LEAKING_TEST: &str = "openvmm_3271_mem_forget_defeats_guards_on_linux";
 
 /// Modules with unsafe code, or that use memory of such modules, whose unit tests only make system
 /// calls that Miri supports.
 const MIRI_MODULES: &str = "bytes::lease:: slots::datagrams:: bytes::shared:: tasks:: timers:: fs::aligned:: bytes::buf:: bytes::foreign:: bytes::owned::";
 
-/// Runs all tests under AddressSanitizer. Skipped without a nightly toolchain.
+/// Runs the tests of the crates with unsafe code under AddressSanitizer. Skipped without a nightly
+/// toolchain.
 pub(crate) fn asan() -> Outcome {
     asan_of("--lib --tests", &UNSAFE_CRATES)
 }
@@ -68,7 +69,7 @@ const MODELS: [&str; 2] = ["", " -Zmiri-tree-borrows"];
 /// Runs tests under Miri, which checks the aliasing rules of references. Skipped without Miri.
 ///
 /// The tests of operations in flight run with both aliasing models. Moving a box violates a rule of
-/// the first model, and using it after the kernel has written to it violates one of the second.
+/// stacked borrows, and using it after the kernel has written to it violates one of tree borrows.
 /// Ring entries hold addresses as numbers, which requires permissive provenance.
 pub(crate) fn miri() -> Outcome {
     if Step::new("rustup", "run nightly cargo miri --version").probe().is_none() {
@@ -161,7 +162,7 @@ mod tests {
         let names = known.lines().filter_map(|line| line.strip_prefix("leak:"));
         let tests = ["annulus", "sim"].map(|name| root().join("crates").join(name));
         let sources: Vec<PathBuf> = tests.iter().flat_map(|path| sources(path)).collect();
-        // The model checker is another crate.
+        // `generator` is a crate that the model checker uses.
         for name in names.filter(|name| *name != "generator::") {
             let module = name.trim_end_matches("::").trim_end_matches("::tests");
             let file = format!("/{}.rs", module.replace("::", "/"));

@@ -37,7 +37,7 @@ pub(crate) fn new_file() -> Result<PathBuf> {
 /// Reads and removes the file of a command that has ended.
 ///
 /// # Errors
-/// In CI, if a test was skipped that is not listed.
+/// Fails in CI if a test was skipped that is not listed.
 pub(crate) fn collect(path: &Path) -> Result<()> {
     let text = fs::read_to_string(path)?;
     if let Err(error) = fs::remove_file(path).or_else(ignore_missing) {

@@ -139,7 +139,7 @@ impl Step {
     }
 
     /// # Errors
-    /// If a test failed, or if none passed, because a filter that matches nothing exits with status
+    /// Fails if a test failed, or if none passed: a filter that matches nothing exits with status
     /// 0.
     fn check_tests(&self, status: ExitStatus, tests: &FailedTests) -> Outcome {
         ensure!(status.success(), "`{self}` ended with {status}\n{}", tests.report());
@@ -150,7 +150,7 @@ impl Step {
     /// Prints the command, runs it, and collects its test results.
     ///
     /// # Errors
-    /// Also in CI, if tests were skipped that CI must not skip.
+    /// Fails if the command cannot be run, or in CI if it skipped tests that CI must not skip.
     fn test(&mut self) -> Result<(ExitStatus, FailedTests)> {
         let skips = skipped::new_file()?;
         let mut child = self

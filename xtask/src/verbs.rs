@@ -19,7 +19,7 @@ pub(crate) const CHECK_PARTS: &[Part] = &[
     Part::wanted("book", book::build),
 ];
 
-/// What CI runs in addition, quick parts first.
+/// The parts that CI runs after [`CHECK_PARTS`].
 pub(crate) const CI_PARTS: &[Part] = &[
     Part::required("build ahead", instructions::build_ahead),
     Part::required("features", features::none_and_all),

@@ -25,7 +25,8 @@ fn main() -> ExitCode {
         eprintln!("{USAGE}");
         return ExitCode::from(2);
     };
-    // A limit that is never reached: by default, only simulations have no memory limit.
+    // Unlike other runtimes, simulations have no memory limit by default. This limit is never
+    // reached.
     let builder =
         Runtime::builder().memory_limit(MemoryLimit::new(1 << 30)).measure(way == "tcp-measured");
     let result = run_on(&Sim::builder(1).build(), builder, async {

@@ -1,6 +1,7 @@
-//! The preprocessor that mdBook calls. Pages define labels of items as links to source files. It
-//! rewrites these to rustdoc's pages in the book, and links to other files outside of the book to
-//! the repository. Without a repository in `Cargo.toml`, the latter become plain text.
+//! The preprocessor that mdBook calls. Pages define labels of items as links to source files. The
+//! preprocessor rewrites these links to rustdoc's pages in the book, and links to other files
+//! outside of the book to the repository. Without a repository in `Cargo.toml`, links to the
+//! repository become plain text.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -41,7 +42,6 @@ pub(crate) fn run() -> Outcome {
     Ok(Vec::new())
 }
 
-/// Where links lead.
 struct Pages {
     /// The directory of rustdoc's pages.
     rustdoc: PathBuf,
@@ -173,7 +173,6 @@ fn prose(text: &str) -> impl Iterator<Item = &str> {
     text.split("```").step_by(2)
 }
 
-/// Returns the directory of a path.
 fn parent(path: &str) -> &str {
     path.rsplit_once('/').map_or("", |(directory, _)| directory)
 }

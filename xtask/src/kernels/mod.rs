@@ -77,7 +77,8 @@ pub(crate) fn run(choice: &KernelsArgs) -> Outcome {
     let mut all = Vec::new();
     for kernel in kernels {
         all.push(kernel.map_or_else(|| runner.here(), |kernel| runner.boot(&kernel))?);
-        // Written after each kernel: runs take long, and an interrupted one must not lose the rest.
+        // Write after each kernel, because runs take long and an interrupted run must keep its
+        // results.
         if choice.write {
             fs::write(root().join("docs/kernels.md"), page::text(&runner.plan, &all, &skipped))?;
         }

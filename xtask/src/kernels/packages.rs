@@ -17,7 +17,7 @@ struct DebianKernel {
     version: &'static str,
     /// The releases of Debian that have this version.
     releases: &'static [&'static str],
-    /// The driver that `auto` must choose there.
+    /// The driver that `auto` must choose on this kernel.
     driver: &'static str,
 }
 
@@ -43,14 +43,12 @@ pub(super) struct Kernel {
     pub(super) release: String,
     /// The package's files, with `boot` and `lib/modules`.
     pub(super) root: PathBuf,
-    /// Its initramfs.
     pub(super) initramfs: PathBuf,
     /// The driver that `auto` must choose on this kernel.
     pub(super) driver: &'static str,
 }
 
 impl Kernel {
-    /// Returns the kernel image.
     pub(super) fn image(&self) -> PathBuf {
         self.root.join(format!("boot/vmlinuz-{}", self.release))
     }
@@ -119,7 +117,7 @@ impl Packages {
     /// Returns busybox, the shell with everything the machine needs before its files are mounted.
     fn busybox(&self) -> Result<PathBuf> {
         let unpacked = self.unpacked("busybox-static")?;
-        // In releases where /bin is a link to /usr/bin, the package has it in the latter.
+        // In releases where /bin is a link to /usr/bin, the package has usr/bin/busybox.
         let places = ["bin/busybox", "usr/bin/busybox"].map(|place| unpacked.join(place));
         let found = places.into_iter().find(|place| place.is_file());
         found.context("the package busybox-static has no busybox")

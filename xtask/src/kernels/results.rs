@@ -34,9 +34,8 @@ pub(super) struct Passed {
 
 /// The results of one kernel.
 pub(super) struct Results {
-    /// The kernel's name.
     pub(super) kernel: String,
-    /// One for each check, in the order of the plan.
+    /// One verdict per check, in the order of the plan.
     pub(super) checks: Vec<Verdict>,
     /// The output of `annulus doctor --json`, or null if it did not run.
     pub(super) doctor: Value,
@@ -69,7 +68,7 @@ impl Results {
         pairs.filter(|(_, verdict)| verdict.is_bad()).map(|(check, _)| check.name.as_str())
     }
 
-    /// Like [`bad`](Self::bad), but each name with the kernel.
+    /// Returns the names of [`bad`](Self::bad), each with the name of the kernel.
     pub(super) fn failed(&self, plan: &Plan) -> Vec<String> {
         self.bad(plan).map(|name| format!("{name} on {}", self.kernel)).collect()
     }
@@ -96,7 +95,7 @@ impl Verdict {
         matches!(self, Self::Failed(_) | Self::NotRun)
     }
 
-    /// Describes the outcome in a word or two.
+    /// Describes the outcome in a few words.
     pub(super) fn words(&self) -> String {
         match self {
             Self::Passed(None) => "passed".into(),

@@ -9,24 +9,23 @@ use serde_json::Value;
 
 use super::{Run, VERDICTS};
 
-/// The values that the axis labels. It reaches from the smallest to the largest ratio.
+/// The values that are labelled if they are within the range of the axis.
 const TICKS: [f64; 9] = [0.2, 0.3, 0.4, 0.5, 0.7, 1.0, 1.4, 2.0, 3.0];
 
-/// The smallest range of the axis.
+/// The range that the axis covers at least.
 const MIN_RANGE: [f64; 2] = [0.5, 1.4];
 
-/// The width of the drawing, its margin, the space above the rows, and the height of a row, in units
-/// of the drawing.
+/// The width of the drawing. All lengths are in units of the drawing.
 const WIDTH: f64 = 480.0;
 const MARGIN: f64 = 16.0;
 const ROWS_TOP: f64 = 116.0;
 const ROW_HEIGHT: f64 = 46.0;
 
-/// The ends of the axis. Cells without a ratio have their marks beyond its right end.
+/// The horizontal ends of the axis. Marks of cells without a ratio are to the right of it.
 const AXIS: [f64; 2] = [24.0, 430.0];
 const NO_RATIO_X: f64 = 458.0;
 
-/// The middle of the marks of a row, below its name.
+/// The distance from the top of a row to the middle of its marks.
 const MARKS_Y: f64 = 32.0;
 
 /// Vertical offsets of marks, used in turn, so that marks of equal ratios do not hide each other.
@@ -182,7 +181,7 @@ mod tests {
         let host = serde_json::json!({"cpu": "EPYC", "cores": [0, 1], "kernel": "6.18"});
         let compared = [(&run, serde_json::json!({"verdicts": cells, "environment": host}))];
         let svg = svg(&compared);
-        // One of each is in the legend.
+        // The legend has one mark of each verdict.
         let counts = VERDICTS.map(|verdict| svg.matches(&format!(" class=\"{verdict}\"")).count());
         assert_eq!(counts, [2, 1, 2, 2, 3]);
         let axis = Axis::of(&compared);

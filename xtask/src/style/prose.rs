@@ -5,7 +5,6 @@
 //! also fails well below it, so that its ceiling is lowered after an improvement. Other projects
 //! have 4 (rustix) to 14 (h2). The count is only an indicator: a sentence that avoids every phrase
 //! can still be bad.
-//! be bad.
 
 use anyhow::{Context as _, Result};
 use fs_err as fs;

@@ -12,7 +12,6 @@ use super::finding;
 use super::tree::{SourceFile, Tree};
 use crate::step::root;
 
-/// The two lists.
 pub(super) struct Words {
     /// Words and their replacements.
     instead: HashMap<String, String>,
