@@ -87,7 +87,7 @@ fn members(set: &CpuSet) -> Vec<usize> {
 
 impl Drop for Pinned {
     fn drop(&mut self) {
-        // Fails only if the allowed CPUs have changed in the meantime; the thread then stays
+        // If this fails, because the allowed CPUs have changed in the meantime, the thread stays
         // pinned.
         let _ = set_cpus(&self.former);
     }

@@ -234,7 +234,6 @@ where
     F: FnOnce() -> T + Send + 'static,
     T: Send + 'static,
 {
-    /// Queues a call.
     pub(crate) fn new(pool: &Pool, call: F) -> Self {
         let state = CallState { stage: CallStage::Waiting(call), waiter: None };
         let shared = Arc::new(SharedCall(Mutex::new(state)));
@@ -345,7 +344,7 @@ impl<F: FnOnce() -> T + Send, T: Send> Job for SharedCall<F, T> {
 /// Looks up host names.
 #[derive(Clone, Default)]
 pub(crate) enum Resolver {
-    /// As configured on the system, with its files and servers.
+    /// The system's resolver, with its files and servers.
     #[default]
     System,
     Given(Arc<Lookup>),

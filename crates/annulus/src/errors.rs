@@ -228,12 +228,12 @@ impl fmt::Display for CopyError {
 // The message includes the text of the cause, so the cause is not the `source`.
 impl Error for CopyError {}
 
-/// Returns an error's number from the operating system (`errno`), also if the error contains an
-/// operation and an address, a system call, a path or a program. Otherwise looks for the number in
-/// its [sources](Error::source).
+/// Returns an error's number from the operating system (`errno`). The number may be inside an error
+/// of this crate that adds an operation and an address, a system call, a path or a program.
+/// Otherwise looks for the number in the error's [sources](Error::source).
 ///
-/// [`io::Error::raw_os_error`] returns `None` for such errors, and the standard library allows
-/// nothing else: an [`io::Error`] holds either a number or a value with a text. Its
+/// [`io::Error::raw_os_error`] returns `None` for errors with such details, and the standard
+/// library allows nothing else: an [`io::Error`] holds either a number or a value with a text. Its
 /// [`kind`](io::Error::kind) is the same in both cases.
 ///
 /// ```

@@ -52,7 +52,7 @@ pub fn pipe() -> io::Result<(Sender, Receiver)> {
 /// [`shutdown`](Self::shutdown) needs a free descriptor for a moment. If no descriptor is free, it
 /// fails, and the reader sees the end when the sender is dropped.
 ///
-/// A pipe whose reader is gone fails with `BrokenPipe`. This does not raise SIGPIPE, unless the
+/// Sends to a pipe without a reader fail with `BrokenPipe`. This does not raise SIGPIPE, unless the
 /// program has begun to handle that signal after this end was created.
 ///
 /// ```

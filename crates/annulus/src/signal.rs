@@ -361,7 +361,6 @@ impl Signals {
     }
 }
 
-/// One caught signal.
 struct CaughtSignal {
     signal: Signal,
     source: SignalSource,

@@ -257,7 +257,7 @@ pub struct Interval {
 }
 
 impl Interval {
-    /// Sets when the next tick is due after missed ones.
+    /// Sets when the next tick is due after missed ticks.
     #[must_use = "the interval is returned"]
     pub fn missed_ticks(mut self, missed: MissedTicks) -> Self {
         self.missed = missed;

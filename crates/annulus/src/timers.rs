@@ -13,7 +13,7 @@ pub(crate) enum TimerAction {
     Linger(SlotId),
     /// Checks again whether a close that waits for the peer may continue.
     Close(SlotId),
-    /// Tries to accept again.
+    /// Tries a listener's accept again.
     Accept(SlotId),
     /// Arms a stream's receive again.
     Recv(SlotId),
@@ -21,7 +21,7 @@ pub(crate) enum TimerAction {
     DatagramRecv(SlotId),
     /// Polls the wake-up descriptor of the loop again.
     WakePoll(SlotId),
-    /// Tries to send again.
+    /// Tries a stream's send again.
     Send(SlotId),
     /// Measures the held memory again.
     Memory,
@@ -36,7 +36,7 @@ pub(crate) enum TimerAction {
 }
 
 struct Timer {
-    /// The index of its node in the heap, updated when the node moves.
+    /// The index of the timer's node in the heap, updated when the node moves.
     place: usize,
     action: TimerAction,
 }
@@ -111,7 +111,6 @@ impl Timers {
         Some(self.take(key.0.index))
     }
 
-    /// Returns the number of timers.
     pub(crate) fn len(&self) -> usize {
         self.heap.len()
     }

@@ -36,8 +36,8 @@ struct Waiter {
 pub(crate) enum Wait<'a> {
     /// With a future, which holds the number and leaves the line when it is dropped.
     InLine(&'a mut Option<WaiterId>),
-    /// By calling a poll function. The queue cannot tell when the task stops waiting. Every
-    /// notification goes to all such tasks, in addition to the waiters in line.
+    /// By calling a poll function. The queue cannot tell when the task stops waiting, so every
+    /// notification wakes all polling tasks, in addition to the waiters in line.
     Polling,
 }
 
@@ -202,8 +202,7 @@ impl Waiters {
         self.has_unnotified() && self.list()
     }
 
-    /// Notifies the next waiter that [`notify`](Self::notify) would notify, if any. Returns its
-    /// waker.
+    /// Notifies the next waiter that [`notify`](Self::notify) would notify, and returns its waker.
     #[inline]
     pub(crate) fn notify_next(&mut self, available: usize) -> Option<Waker> {
         while self.notified < available.min(self.line.len()) {

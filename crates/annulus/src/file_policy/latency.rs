@@ -62,7 +62,6 @@ const CLASS_COUNT: usize = 7;
 /// Calls that move data are divided by size: up to 16 KiB, up to 256 KiB, and more.
 const SIZE_COUNT: usize = 3;
 
-/// The state of one kind of call on one device.
 #[derive(Clone, Copy, Debug)]
 struct Latency {
     /// Average duration of the inline calls that have not stalled, in nanoseconds.
@@ -167,7 +166,7 @@ impl LatencyPolicy {
         Self { devices: vec![Device::default()], timed_left: TIMED_CALLS_AFTER_STALL }
     }
 
-    /// Returns the index of the device with this number.
+    /// Returns the index of the device with this number, and adds the device if it is new.
     pub(crate) fn device(&mut self, number: u64) -> DeviceId {
         let index = self.devices.iter().position(|device| device.number == number);
         let index = index.unwrap_or_else(|| {

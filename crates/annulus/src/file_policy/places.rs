@@ -14,10 +14,11 @@ use rustix::io::Errno;
 use std::ffi::CString;
 use std::os::fd::BorrowedFd;
 
-/// The group of a local directory in which a mount that may hang covers an entry. Each path in it
-/// is a group of its own.
+/// Marks a local directory with an entry that is covered by a mount that may hang. Each path in
+/// such a directory has a group of its own.
 const MIXED_GROUP: u64 = u64::MAX;
-/// Bits that mark groups other than our own mounts: single paths, and mounts in another namespace.
+/// Bits that mark groups that are not mounts of this process: single paths, and mounts of other
+/// namespaces.
 const SINGLE_PATH_BIT: u64 = 1 << 63;
 const OTHER_NAMESPACE_BIT: u64 = 1 << 62;
 
@@ -68,7 +69,6 @@ pub(crate) struct Start {
     pub(crate) group: Option<u64>,
 }
 
-/// The mounts, and the places of directories seen so far.
 #[derive(Default)]
 pub(super) struct Places {
     pub(super) known: Devices,

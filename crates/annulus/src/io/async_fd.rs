@@ -14,8 +14,8 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
-/// Waits until a descriptor is ready, so that code outside this crate can use it without blocking:
-/// inotify, an eventfd, a timerfd, netlink, a TUN device, or the socket of `libpq` or X11.
+/// Waits for the readiness of a descriptor that other code reads and writes: inotify, an eventfd, a
+/// timerfd, netlink, a TUN device, or the socket of `libpq` or X11.
 ///
 /// This type reads and writes nothing, so dropping one of its futures loses nothing. The descriptor
 /// should be non-blocking (`O_NONBLOCK`): readiness is a hint, and another process that shares the

@@ -129,8 +129,8 @@ impl<A: AsyncStream, B: AsyncStream> CopyBidirectional<'_, A, B> {
     /// Returns true once both directions have ended.
     fn poll_both(&mut self, cx: &mut Context<'_>) -> Result<bool, (Option<Direction>, io::Error)> {
         let in_direction = |direction| move |error| (Some(direction), error);
-        // A direction that always has bytes may use up the whole budget, so each goes first every
-        // other time.
+        // A direction that always has bytes may use up the whole budget, so the directions
+        // alternate in being polled first.
         let mut ended = true;
         self.back_first = !self.back_first;
         for back in [self.back_first, !self.back_first] {
@@ -227,10 +227,10 @@ impl OneDirection {
     }
 }
 
-/// Number of progress checks per limit. Between two checks, traffic reads no clock.
+/// Number of progress checks per limit.
 const CHECKS_PER_LIMIT: u32 = 4;
 
-/// Byte counts at one moment. Two different values mean progress between them.
+/// Byte counts at one moment. If two of them differ, the copy made progress in between.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Progress {
     /// Bytes accepted in each direction.
@@ -239,13 +239,11 @@ pub(super) struct Progress {
     pub(super) unsent: (usize, usize),
 }
 
-/// Measures the time without progress.
 pub(super) struct IdleTimeout {
     limit: Duration,
     /// Byte counts at the last check that found progress.
     seen: Progress,
     since: Instant,
-    /// Fires at the next check.
     next_check: Sleep,
 }
 

@@ -16,9 +16,9 @@ use std::task::Poll;
 const MAX_PIECE_BYTES: usize = 64 * 1024;
 
 /// Copies everything from the current position of `from` to its end, and returns the number of
-/// bytes once the sink has accepted the last one. A file accepts a byte when it is in the page
-/// cache. A stream of this crate accepts bytes of a file when its `send` would return, and bytes of
-/// a stream when the kernel has taken them. Any other sink is flushed.
+/// bytes once the sink has accepted the last one. A file has accepted a byte once the byte is in
+/// the page cache. A stream of this crate has accepted bytes of a file once its `send` would
+/// return, and bytes of a stream once the kernel has taken them. Any other sink is flushed.
 ///
 /// Between files, and between their [streams](crate::fs::FileStream), holes stay holes, unless the
 /// target was opened for append.
@@ -29,7 +29,7 @@ const MAX_PIECE_BYTES: usize = 64 * 1024;
 /// copy. Files can be combined with every type that implements [`AsyncRecv`] or [`AsyncSend`], and
 /// these types with each other.
 ///
-/// It is an error if the peer is gone. This raises no SIGPIPE, unless the program started to handle
+/// If the peer is gone, the copy fails, but raises no SIGPIPE, unless the program started to handle
 /// that signal after pages of a file were first sent to the socket.
 ///
 /// ```

@@ -33,7 +33,7 @@ impl Interest {
     /// Data can be written, or an error is pending.
     pub const WRITABLE: Self = Self { readable: false, writable: true };
 
-    /// Returns the union, like `self | other`, but also in constants.
+    /// Returns the union, like `self | other`. Can be used in constants.
     #[must_use]
     pub const fn add(self, other: Self) -> Self {
         Self {

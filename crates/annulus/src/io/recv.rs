@@ -283,7 +283,7 @@ pub trait AsyncRecv {
     }
 
     /// Appends the bytes up to and including a delimiter, or up to the end of the stream, and
-    /// returns their number. If the future is dropped, some of them have been appended.
+    /// returns their number. If the future is dropped, some bytes may have been appended.
     ///
     /// # Errors
     /// The errors of [`poll_peek`](Self::poll_peek), and `InvalidData` if there are more than
@@ -324,7 +324,7 @@ pub trait AsyncRecv {
     }
 
     /// Appends everything up to the end of the stream, and returns the number of bytes. If the
-    /// future is dropped, some of them have been appended.
+    /// future is dropped, some bytes may have been appended.
     ///
     /// # Errors
     /// The errors of [`poll_peek`](Self::poll_peek), and `InvalidData` if there are more than
@@ -467,7 +467,7 @@ pub struct OwnSource<'a> {
 #[derive(Debug)]
 #[must_use = "futures do nothing unless they are awaited"]
 pub struct Peek<'a, R> {
-    /// `None` once ready.
+    /// `None` once the future has completed.
     from: Option<&'a mut R>,
     n: usize,
     /// Whether the future has been polled. The first poll discards an end that was shown to an

@@ -73,8 +73,8 @@ pub trait AsyncSend {
         self.poll_write(cx, first.map_or(&[], |slice| slice))
     }
 
-    /// Accepts all bytes of a chunk. While it is pending, the bytes that have not been accepted
-    /// stay in the chunk. The provided method copies them.
+    /// Accepts all bytes of a chunk. While the call is pending, the bytes that have not been
+    /// accepted stay in the chunk. The provided method copies them.
     ///
     /// # Errors
     /// The errors of [`poll_write`](Self::poll_write).

@@ -105,8 +105,9 @@ fn stride(file: &File, offset: u64, most: u64) -> u32 {
     most.min(there).min(u64::from(MAX_SENDFILE_BYTES)) as u32
 }
 
-/// Returns how many bytes to read and queue: all of a small part or, if the file ends soon, one
-/// byte more than it has left, so that a short read shows its end. Returns 0 if the part is larger.
+/// Returns how many bytes to read and queue, or 0 if pages should be sent instead. If the part
+/// extends beyond a nearby end of the file, returns one byte more than the file has left, so that a
+/// short read shows the end.
 fn small_part(file: &File, start: u64, len: u64) -> u64 {
     if !file.is_read_when_small() {
         return 0;
@@ -185,7 +186,8 @@ async fn send_pages(
     }
 }
 
-/// Reads one piece and queues at most `most` bytes of it for sending. Returns 0 at the end.
+/// Reads one piece and queues at most `most` bytes of it for sending. Returns 0 at the end of the
+/// file.
 async fn send_piece(file: &File, offset: u64, most: u64, to: &StreamHandle) -> io::Result<u64> {
     let mut bytes = file.read_piece(offset, PIECE_BYTES).await?;
     cut(&mut bytes, most);

@@ -44,7 +44,6 @@ impl Outgoing {
     }
 }
 
-/// Bytes on their way from one stream to another.
 pub(super) struct Transfer {
     /// Bytes that were received but not yet accepted by the sink.
     received: Outgoing,

@@ -69,7 +69,7 @@ impl Child {
         Self { stdin: None, stdout: None, stderr: None, running, kill_on_drop }
     }
 
-    /// Takes over this process's ends of its pipes.
+    /// Adopts this process's ends of the child's pipes.
     pub(super) fn take_pipes(
         &mut self,
         (stdin, stdout, stderr): (Option<ChildStdin>, Option<ChildStdout>, Option<ChildStderr>),
@@ -187,7 +187,7 @@ impl Drop for Child {
     fn drop(&mut self) {
         if let Some(running) = self.running.take().filter(|running| !running.has_ended()) {
             if self.kill_on_drop {
-                // A drop cannot report that the kernel refused the signal.
+                // If the kernel refuses the signal, a destructor can only ignore that.
                 _ = running.signal(SIGKILL);
             }
             running.detach();
@@ -215,7 +215,7 @@ impl Collected {
         Self { stream, bytes: Vec::new() }
     }
 
-    /// Returns `Ready` at the end of the stream.
+    /// Reads until the end of the stream.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         while let Some(stream) = &mut self.stream {
             match ready!(stream.poll_recv(cx))? {

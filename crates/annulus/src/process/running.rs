@@ -91,7 +91,7 @@ pub(super) fn started_and_lost(error: io::Error, id: u32, was_killed: bool) -> i
 /// Starts a thread that waits for a child's end and then closes `writing`.
 fn wait_on_thread(id: u32, writing: OwnedFd) -> io::Result<()> {
     let wait = move || {
-        // An error means that other code has waited for the child.
+        // An error usually means that other code has waited for the child.
         _ = process::wait_for_end(id);
         drop(writing);
     };

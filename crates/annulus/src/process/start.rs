@@ -11,9 +11,7 @@ use std::process::{Child, Command};
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Settings {
     pub(super) kill_on_drop: bool,
-    /// The process group to start in, if it was set.
     pub(super) group: Option<i32>,
-    /// Whether the environment was cleared.
     pub(super) is_cleared: bool,
 }
 

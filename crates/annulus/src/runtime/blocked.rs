@@ -8,7 +8,6 @@ use rustix::thread::CapabilitySet;
 use std::fmt;
 use std::io;
 
-/// The reason why io_uring cannot be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SetupObstacle {
     OffForAll,

@@ -52,7 +52,6 @@ pub struct Builder {
     resolver: Option<Arc<Lookup>>,
 }
 
-/// The source of the memory limit.
 #[derive(Clone)]
 enum LimitChoice {
     OfProcess,
@@ -122,8 +121,8 @@ impl Builder {
     }
 
     /// Sets the size in bytes of the buffers that streams receive into (a multiple of 4096), and
-    /// their maximum number (a power of two up to 32,768). 256 KiB × 1024 by default. Only their
-    /// address space is reserved; they take memory page by page, as recent traffic needs it.
+    /// their maximum number (a power of two up to 32,768). 256 KiB × 1024 by default. Only address
+    /// space is reserved in advance: buffers take memory page by page, as recent traffic needs it.
     pub fn recv_buffers(mut self, size: u32, count: u32) -> Self {
         self.config.pool = PoolSize { buffer: size, count };
         self
@@ -149,7 +148,8 @@ impl Builder {
     /// [`shutdown_timeout`](Self::shutdown_timeout); then the connection is reset. The kernel still
     /// copies on the loopback interface, for sockets that are not TCP, and if lockable memory is
     /// short (`ulimit -l`): see [`Counters::zero_copy_copied`](crate::Counters::zero_copy_copied).
-    /// For chunks of a few kilobytes, this costs more than it saves, so measure it on your network.
+    /// Sending fewer than a few kilobytes without a copy costs more than it saves, so measure it on
+    /// your network.
     pub fn zero_copy_threshold(mut self, bytes: Option<usize>) -> Self {
         self.bounds.zero_copy_threshold = bytes;
         self.config.zero_copy = bytes.is_some();
@@ -211,11 +211,12 @@ impl Builder {
     /// Sets how long a dropped stream may take to send its queue before it is reset. 10 s by
     /// default.
     ///
-    /// The same time limits how long its descriptor may stay open until a TCP peer has acknowledged
-    /// everything: if it were closed earlier, arriving bytes would reset the connection, and the
-    /// peer would lose the bytes in transit. Arriving bytes are dropped, up to 4 MiB. Once the peer
-    /// has acknowledged everything, the stream waits for the peer's end of stream for at most a
-    /// second, and only if the peer continues to send or the stream was shut down.
+    /// The same limit applies to how long the stream's descriptor may stay open until a TCP peer
+    /// has acknowledged everything: if the descriptor were closed earlier, arriving bytes would
+    /// reset the connection, and the peer would lose the bytes in transit. Arriving bytes are
+    /// dropped, up to 4 MiB. Once the peer has acknowledged everything, the stream waits for the
+    /// peer's end of stream for at most a second, and only if the peer continues to send or the
+    /// stream was shut down.
     pub fn linger(mut self, linger: Duration) -> Self {
         self.bounds.linger = linger;
         self
@@ -309,9 +310,9 @@ impl Builder {
     }
 
     /// Records histograms of how long turns and polls take and how long woken tasks wait, for
-    /// [`Stats::timings`](crate::stats::Stats::timings). Off by default. They cover the two turns
-    /// every 100 ms that the [flight recorder](crate::stats::Trace) times in any case, so other
-    /// turns cost nothing extra.
+    /// [`Stats::timings`](crate::stats::Stats::timings). Off by default. The histograms cover the
+    /// two turns every 100 ms that the [flight recorder](crate::stats::Trace) times in any case, so
+    /// other turns cost nothing extra.
     pub fn measure(mut self, measures: bool) -> Self {
         self.measures = measures;
         self.slow_poll = self.slow_poll.filter(|_| measures);
@@ -459,7 +460,8 @@ impl Builder {
     }
 }
 
-/// Denies further rings to the process. Does nothing under a simulated kernel.
+/// Makes the kernel refuse `io_uring_setup` to this process from now on. Does nothing under a
+/// simulated kernel.
 pub(crate) fn deny_further_rings(kernel: &dyn Kernel) -> io::Result<()> {
     if !kernel.real_descriptors() {
         return Ok(());

@@ -205,7 +205,7 @@ impl Core {
         self.running.set(running);
     }
 
-    /// Returns false in a forked child, after the end, and while the loop does not run.
+    /// Returns true while the loop runs, except in a forked child.
     pub(crate) fn is_running(&self) -> bool {
         self.running.get() && self.in_owner_process()
     }

@@ -128,7 +128,7 @@ impl Runtime {
 impl Guest {
     /// Runs ready tasks, starts queued operations and dispatches events. Does not wait.
     ///
-    /// `host` is woken once if the runtime is used before the next turn.
+    /// After [`GuestNext::Wait`], `host` is woken once if the runtime is used before the next turn.
     ///
     /// # Errors
     /// The errors of [`Runtime::try_block_on`]. After an error other than `Interrupted` the runtime
@@ -230,7 +230,6 @@ impl Inner {
 }
 
 impl Core {
-    /// Runs one turn of a guest.
     fn guest_turn(&self) -> io::Result<GuestNext> {
         self.check_not_broken()?;
         self.borrow()?.state.driver.disable_notifier();

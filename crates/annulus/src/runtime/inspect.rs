@@ -22,7 +22,8 @@ use std::task::{Poll, Waker};
 pub(super) type Question<T> = fn(&Core) -> Option<T>;
 
 impl Handle {
-    /// Returns the answer: at once on the runtime's own thread, otherwise through a task there.
+    /// Answers a question about the runtime: at once on the runtime's own thread, otherwise through
+    /// a task there.
     pub(super) async fn ask<T: Send + 'static>(&self, question: Question<T>) -> io::Result<T> {
         consume_budget().await;
         if let Some(answer) = self.answer_here(question) {

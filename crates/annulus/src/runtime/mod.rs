@@ -54,7 +54,7 @@ pub fn run<F: Future>(future: F) -> F::Output {
 
 /// A runtime for one thread: the ring belongs to the thread that built it.
 ///
-/// Dropping it drops its tasks, sends what streams have queued within the [shutdown
+/// Dropping the runtime drops its tasks, sends what streams have queued within the [shutdown
 /// timeout](Builder::shutdown_timeout), cancels all other operations and waits for them, and then
 /// frees the memory that the kernel has used. Any time left of that timeout goes to [blocking
 /// calls](crate::spawn_blocking) that have begun.

@@ -38,7 +38,7 @@ macro_rules! select {
     (else $($rest:tt)*) => {
         $crate::macro_support::tokio::select!(else $($rest)*)
     };
-    // Enters tokio's macro at its internal rule, with our choice of the branch to poll first.
+    // Calls an internal rule of tokio's macro, with our choice of the branch to poll first.
     // `BRANCHES` is a constant in tokio's expansion: the number of branches.
     ($($branches:tt)*) => {
         $crate::macro_support::tokio::select!(@{

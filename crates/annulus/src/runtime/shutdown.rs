@@ -157,7 +157,7 @@ impl Inner {
 
 impl KernelHeld<Inner> {
     /// Closes the driver, and frees everything if the kernel certainly no longer uses it. Returns
-    /// true if so.
+    /// true if the memory was freed.
     fn close(mut self, drained: bool) -> bool {
         mem::take(&mut self.state.deferred).discard();
         self.state.timers.drain().for_each(dispose);
@@ -317,7 +317,7 @@ mod tests {
         break_next_turn(&runtime);
         assert!(panics(|| drop(runtime)), "the bug was not reported");
         assert!(pool.strong_count() > 0, "the memory was freed");
-        // The rest of the shutdown has still happened.
+        // Shutdown has still refused new tasks and cancelled the spawned one.
         assert!(handle.spawn(async {}).is_err());
         let joined =
             std::pin::Pin::new(&mut tasks[0]).poll(&mut Context::from_waker(Waker::noop()));

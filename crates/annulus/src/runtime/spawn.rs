@@ -9,9 +9,9 @@ use std::future::Future;
 use std::io;
 use std::panic::{Location, resume_unwind};
 
-/// Spawns a task on the current runtime. It starts in the next turn; dropping the handle detaches
-/// it. If the runtime is ending, the future is dropped at once, and the handle returns an error
-/// that [is a cancellation](crate::JoinError::is_cancelled).
+/// Spawns a task on the current runtime. The task starts in the next turn. Dropping the handle
+/// detaches the task. If the runtime is ending, the future is dropped at once, and the handle
+/// returns an error that [is a cancellation](crate::JoinError::is_cancelled).
 ///
 /// # Panics
 /// Outside a runtime.
@@ -23,7 +23,7 @@ where
     spawn_at(future, Location::caller())
 }
 
-/// Like [`spawn`], but records this location as the caller.
+/// Like [`spawn`], but records `spawned_at` as the place of the call.
 #[track_caller]
 pub(crate) fn spawn_at<F>(
     future: F,

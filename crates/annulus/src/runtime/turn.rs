@@ -25,11 +25,11 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-/// Maximum rounds of deferred wakes and drops per turn. They may cause further ones, which are left
-/// to the next turn.
+/// Maximum number of rounds of deferred wakes and drops per turn. Wakes and drops that are added in
+/// the last round are left to the next turn.
 const MAX_DROP_ROUNDS: u32 = 8;
 
-/// Maximum tasks that a turn runs before it enters the kernel.
+/// Maximum number of tasks that a turn runs before it enters the kernel.
 const MAX_TASKS_PER_TURN: usize = 1024;
 
 impl Core {
@@ -286,7 +286,7 @@ impl Inner {
     /// Dispatches all available events, then assumes sends without an event complete.
     #[inline]
     fn take_events(&mut self) {
-        // Before any event is handled, because handling one may start sends that use more vectors.
+        // Before any event is handled, because handling one may give the kernel more vectors.
         self.streams.free_vectors(&self.state);
         // Number of upcoming events whose slots have been prefetched. Only slots of streams are
         // prefetched, and only if there are many streams, because a few stay in the cache anyway.

@@ -102,8 +102,8 @@ pub struct Buffers {
     pub size: u32,
     /// Buffers that leases hold, and filled buffers that no task has received yet.
     pub lent: u32,
-    /// Buffers that the kernel may fill. If the driver chooses the buffers itself, these are the
-    /// free buffers.
+    /// Buffers that the kernel may fill. On epoll, where the driver itself chooses a buffer for
+    /// each receive, the free buffers.
     pub with_kernel: u32,
     /// Bytes of the pool that are in memory: receives have written to them, and they have not been
     /// returned to the system since.

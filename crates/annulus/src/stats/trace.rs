@@ -27,8 +27,8 @@ const _: () = assert!(MAX_TRACE_RECORDS * size_of::<Record>() == 224 * 1024);
 /// - *turn*, with *polled* events at its beginning: an untimed turn that took at least 12 ms, and
 ///   the places that spawned the last 256 tasks it polled. It begins up to one tick of the coarse
 ///   clock (1 to 10 ms) too early, and its polls are counted in the *turns* before it.
-/// - *completions*: the number of completions so far, and how many of them were late: for an
-///   operation that had been dropped.
+/// - *completions*: the number of completions so far, and of late ones among them, whose operations
+///   had been dropped.
 ///
 /// Recording makes no system call and reads the coarse clock twice per turn, which is less than 1 %
 /// of the CPU time of a small message. The records take up to 224 KiB per runtime, as far as they
