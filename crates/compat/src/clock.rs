@@ -10,13 +10,13 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 use std::time::Instant;
 
-/// Limits of a century or more count as no limit: hyper adds a limit to a `std::time::Instant`,
+/// Limits of 36,500 days or more count as no limit: hyper adds a limit to a `std::time::Instant`,
 /// which panics on overflow.
 #[cfg(feature = "tower")]
 pub(crate) const NO_LIMIT: Duration = Duration::from_secs(100 * 365 * 86_400);
 
-/// The same instant on both clocks. Under a simulated kernel, instants derived from it follow
-/// virtual time.
+/// The time when the value was created, on the standard clock and on the runtime's clock. Under a
+/// simulated kernel, instants derived from it follow virtual time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Origin {
     standard: Instant,
@@ -45,12 +45,13 @@ impl Origin {
     }
 }
 
-/// A timer that a library resets for nearly every message, mostly to a later time. A later deadline
-/// leaves the runtime's timer alone; when it fires, it is reset for the remaining time.
+/// A timer that a library resets for nearly every message, mostly to a later time. Resetting it to
+/// a later deadline does not touch the runtime's timer. When the runtime's timer fires too early,
+/// `poll` resets it to the current deadline.
 #[derive(Debug)]
 pub(crate) struct Timer {
     deadline: annulus::time::Instant,
-    /// Created by the first poll. Its deadline is never later than `deadline`.
+    /// Created by the first poll. It fires no later than `deadline`.
     sleep: Option<OnThread<Sleep>>,
 }
 

@@ -24,7 +24,7 @@ use tower_http::services::fs::{Backend, File, Metadata};
 /// let router: Router = Router::new().nest_service("/assets", files);
 /// ```
 ///
-/// A file is read on the thread that opened it.
+/// Each file must be read on the thread that opened it.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Files;
 
@@ -49,8 +49,9 @@ impl Backend for Files {
     }
 }
 
-/// `ServeDir` responds with 404 if a path uses a file as a directory. It recognises that error only
-/// by its OS error number, which annulus errors lack because they also carry the failed operation.
+/// Turns `NotADirectory` into `NotFound`. `ServeDir` responds with 404 if a path uses a file as a
+/// directory, but it recognises that error only by its OS error number. annulus errors have no OS
+/// error number because they also carry the failed operation.
 fn as_not_found(error: io::Error) -> io::Error {
     match error.kind() {
         ErrorKind::NotADirectory => io::Error::new(ErrorKind::NotFound, error),
@@ -69,7 +70,7 @@ impl File for ServedFile {
     type Metadata = FileMetadata;
     type MetadataFuture<'a> = Ready<io::Result<FileMetadata>>;
 
-    /// Returns the metadata read when the file was opened.
+    /// Returns the metadata that was read when the file was opened.
     fn metadata(&self) -> Self::MetadataFuture<'_> {
         ready(Ok(self.metadata))
     }

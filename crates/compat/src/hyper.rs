@@ -69,8 +69,8 @@ where
 }
 
 /// Adapts an annulus stream, or any type that implements [`AsyncRecv`] and [`AsyncSend`], to
-/// hyper's traits. Received bytes are copied once, from the buffer that the kernel filled, and
-/// writes are vectored.
+/// hyper's traits. Reads copy bytes once, from the stream's receive buffer into hyper's. Writes are
+/// vectored.
 #[derive(Debug)]
 pub struct Io<S> {
     stream: S,
@@ -79,7 +79,7 @@ pub struct Io<S> {
     early_answer: EarlyAnswer,
 }
 
-/// What a write does if the server closes before it has read the request.
+/// What a write does if the server closes the connection before it has read the request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum EarlyAnswer {
     /// The write fails.
@@ -87,7 +87,7 @@ enum EarlyAnswer {
     Ignored,
     /// The write waits for reads, which return the response sent before the close, or an error.
     Awaited,
-    /// A write has failed, and waits for the reads.
+    /// A write has failed. Writes and flushes stay pending while hyper reads the response.
     Due,
 }
 
@@ -111,7 +111,8 @@ impl<S> Io<S> {
         self
     }
 
-    /// Returns the result of a write, or waits if an early response may have arrived.
+    /// Returns the result of a write, or `Pending` if the write failed but an early response may
+    /// have arrived.
     fn written<T>(
         &mut self,
         cx: &mut Context<'_>,
@@ -135,12 +136,12 @@ impl<S> Io<S> {
         self
     }
 
-    /// Returns the stream, for example after an upgrade.
+    /// Unwraps the stream, for example after an upgrade.
     pub fn into_inner(self) -> S {
         self.stream
     }
 
-    /// Returns the stream.
+    /// Returns a reference to the stream.
     pub fn inner(&self) -> &S {
         &self.stream
     }
@@ -276,5 +277,4 @@ impl rt::Timer for Timer {
     }
 }
 
-/// hyper resets it for each request.
 impl Sleep for crate::clock::Timer {}

@@ -3,8 +3,8 @@
 use std::io;
 use std::task::{Context, Poll};
 
-/// Lets a reader answer the bytes it has read before it learns of the end of the stream. hyper
-/// checks for the end in the same poll, and drops a request that it has not answered yet. A client
+/// Lets hyper answer a request before it learns that the stream has ended. hyper checks for the end
+/// in the poll that reads a request, and drops a request that it has not answered yet. A client
 /// such as `nc -N` shuts down its sending direction right after the request and waits for the
 /// reply.
 #[derive(Debug, Default)]

@@ -33,8 +33,8 @@
 //! Services built on these libraries also run on a simulated network:
 //! [`guide::simulated_services`].
 //!
-//! To make a value `Send`, wrap it in an [`OnThread`], which checks on each use that it is on its
-//! own thread.
+//! To make a value `Send`, wrap it in an [`OnThread`], which checks on each use that it is on the
+//! thread that created it.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 

@@ -46,7 +46,8 @@ pub trait Listen {
     /// The peer's address.
     type Peer: 'static;
 
-    /// Returns the next connection. After an error the server waits a second and calls it again.
+    /// Returns the next connection. After an error, `tower::serve` and `axum::serve` wait a second
+    /// before they call this method again.
     ///
     /// # Errors
     /// Fails if no connection can be accepted now.

@@ -10,8 +10,8 @@ use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
 
-/// A value for libraries that require `Send` but never move it to another thread. It is `Send` and
-/// `Sync`, but can be used only on the thread that created it.
+/// A value for libraries that require `Send` but never move the value to another thread. The
+/// wrapper is `Send` and `Sync`, but can be used only on the thread that created it.
 ///
 /// Using it on another thread is an error ([`try_mut`](Self::try_mut)) or a panic; both say where
 /// the value was created. If it is dropped on another thread, the value is leaked.
@@ -25,7 +25,7 @@ use std::task::{Context, Poll};
 /// std::thread::spawn(move || assert!(value.try_mut().is_err())).join().unwrap();
 /// ```
 pub struct OnThread<T: ?Sized> {
-    /// Boxed, so that a pinned value that is never dropped also keeps its memory.
+    /// Boxed so that leaking a pinned value also leaks its memory, as pinning requires.
     value: ManuallyDrop<Pin<Box<T>>>,
     thread: u64,
     made_at: &'static Location<'static>,
@@ -113,7 +113,7 @@ impl<F: Future + ?Sized> Future for OnThread<F> {
     }
 }
 
-/// For axum state and tower services, which are cloned for each request.
+/// axum state and tower services are cloned for each request.
 impl<T: Clone> Clone for OnThread<T> {
     /// # Panics
     /// Panics on a thread other than the one that created it.
@@ -171,7 +171,7 @@ impl From<WrongThread> for io::Error {
     }
 }
 
-/// Returns a number that is never reused by another thread of this process.
+/// Returns a number for this thread. The process never gives it to another thread.
 fn this_thread() -> u64 {
     static NEXT_THREAD: AtomicU64 = AtomicU64::new(0);
     thread_local!(static THREAD_NUMBER: u64 = NEXT_THREAD.fetch_add(1, Ordering::Relaxed));
@@ -201,7 +201,7 @@ mod tests {
         assert_eq!(Rc::strong_count(&count), 2);
     }
 
-    /// Dropped on another thread, a pinned future that other memory points to keeps its memory.
+    /// `Notify` keeps pointers into its pinned futures, so a leaked future must keep its memory.
     #[test]
     fn pinned_value_dropped_on_another_thread_is_leaked_in_place() {
         let notify: &'static tokio::sync::Notify = Box::leak(Box::default());
@@ -209,7 +209,7 @@ mod tests {
         let mut cx = Context::from_waker(std::task::Waker::noop());
         assert!(Pin::new(&mut holder).poll(&mut cx).is_pending());
         std::thread::spawn(move || drop(holder)).join().unwrap();
-        // Walks the list that still contains the future.
+        // Follows the pointer to the leaked future.
         notify.notify_waiters();
     }
 

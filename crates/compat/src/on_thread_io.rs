@@ -8,7 +8,8 @@ use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-/// On a thread other than the one that created it, every operation is an error.
+/// On a thread other than the one that created it, reads return an error, and `consume` panics
+/// unless `n` is 0.
 impl<S: AsyncRecv + Unpin> AsyncRecv for OnThread<S> {
     fn poll_peek(&mut self, cx: &mut Context<'_>, n: usize) -> Poll<io::Result<&[u8]>> {
         self.try_mut()?.poll_peek(cx, n)
@@ -61,7 +62,7 @@ impl<S: AsyncSend + Unpin> AsyncSend for OnThread<S> {
     }
 }
 
-/// Panics if it is polled on a thread other than the one that created it.
+/// Panics if polled on a thread other than the one that created it.
 #[cfg(any(feature = "tower", feature = "tonic-transport"))]
 impl<S: futures_core::Stream> futures_core::Stream for OnThread<S> {
     type Item = S::Item;

@@ -8,8 +8,8 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use tokio::io::{AsyncBufRead, AsyncRead, AsyncWrite, ReadBuf};
 
-/// A stream for libraries that require tokio's traits and `Send`. Using it on a thread other than
-/// the one that created it is an error.
+/// A stream for libraries that require tokio's traits and `Send`. Using the stream on a thread
+/// other than the one that created it is an error.
 #[derive(Debug)]
 pub struct SendStream<S = TcpStream> {
     stream: OnThread<S>,
@@ -25,7 +25,7 @@ impl<S> SendStream<S> {
     /// Returns the stream.
     ///
     /// # Errors
-    /// Fails on a thread other than the one that created it.
+    /// Fails on a thread other than the one that created the stream.
     pub fn try_ref(&self) -> io::Result<&S> {
         Ok(self.stream.try_ref()?)
     }
@@ -99,7 +99,6 @@ mod tests {
     use super::*;
     use tokio::io::AsyncBufReadExt;
 
-    /// A stream without vectored writes.
     struct Plain;
 
     impl AsyncWrite for Plain {

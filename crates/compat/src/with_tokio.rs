@@ -24,15 +24,16 @@ use tokio::runtime::{Builder, EnterGuard, Handle};
 /// ```
 ///
 /// The process has one such runtime. It runs on its own thread, which the first call starts and
-/// which sleeps while tokio is not used. Each use wakes that thread, and each event there wakes
-/// this one. That does not matter for one timer per request, but it does for the bytes of a busy
-/// connection. Tasks passed to `tokio::spawn` run on that thread and must not hold annulus values.
-/// So axum's `WebSocketUpgrade` does not work with it; the one of feature `ws` does not need it.
-/// Timers use the real clock, even under a simulated kernel. With several shards, call it on each.
+/// which sleeps while tokio is not used. Each use wakes the tokio thread, and each tokio event
+/// wakes the annulus thread. That does not matter for one timer per request, but it does for the
+/// bytes of a busy connection. Tasks passed to `tokio::spawn` run on the tokio thread and must not
+/// hold annulus values. So axum's `WebSocketUpgrade` does not work with this runtime; use the
+/// `WebSocketUpgrade` of feature `ws`, which needs no tokio runtime. Timers use the real clock,
+/// even under a simulated kernel. With several shards, call this function on each.
 ///
 /// # Errors
 /// Fails if the runtime or its thread cannot be created, for example because descriptors have run
-/// out. The next call tries again then.
+/// out. A later call tries again.
 pub fn with_tokio() -> io::Result<EnterGuard<'static>> {
     static TOKIO_HANDLE: Mutex<Option<&'static Handle>> = Mutex::new(None);
     let mut known = TOKIO_HANDLE.lock().unwrap_or_else(PoisonError::into_inner);
@@ -41,7 +42,7 @@ pub fn with_tokio() -> io::Result<EnterGuard<'static>> {
         let handle = runtime.handle().clone();
         let serve = move || runtime.block_on(pending::<()>());
         thread::Builder::new().name("tokio".into()).spawn(serve)?;
-        // There is only one handle, and it lives as long as the process.
+        // Leaked because the guard needs a `'static` handle. This happens at most once per process.
         *known = Some(Box::leak(Box::new(handle)));
     }
     Ok(known.expect("the handle was not created").enter())

@@ -12,7 +12,7 @@ use std::time::Duration;
 #[derive(Debug, Default)]
 pub(crate) struct WriteLimit {
     limit: Option<Duration>,
-    /// Set while a write waits.
+    /// Runs while a write waits.
     waits: Option<OnThread<Sleep>>,
 }
 

@@ -65,8 +65,8 @@ impl Default for Connector {
 }
 
 impl Connector {
-    /// Creates a connector with default socket options, and with only the system's time limit,
-    /// which is minutes.
+    /// Creates a connector with default socket options and no timeout. Without a timeout, the
+    /// system gives up after a few minutes.
     pub fn new() -> Self {
         Self::default()
     }
@@ -92,8 +92,8 @@ impl Connector {
         self
     }
 
-    /// Sets whether a scheme other than `http` is an error, which is the default. A TLS connector
-    /// that wraps this one turns it off.
+    /// Sets whether URIs must have the scheme `http`. On by default. Turn it off if a TLS connector
+    /// wraps this connector.
     pub fn enforce_http(mut self, on: bool) -> Self {
         self.enforce_http = on;
         self
@@ -105,19 +105,16 @@ impl Connector {
         Ok(self.io(stream))
     }
 
-    /// Wraps a stream for hyper, with the write timeout.
     pub(super) fn io<S>(&self, stream: S) -> Io<OnThread<S>> {
         Io::new(OnThread::new(stream)).write_timeout(self.write_timeout).await_early_answer()
     }
 
-    /// Opens a stream to a port of a host.
     pub(super) async fn open(&self, host: &str, port: u16) -> io::Result<TcpStream> {
         let connect = self.options.connect((host, port));
         let text = |limit| format!("{host}:{port}: not connected within {limit:?}");
         within(self.timeout, connect, text).await
     }
 
-    /// Returns the host and port of a URI.
     pub(super) fn target(&self, uri: &Uri) -> io::Result<(String, u16)> {
         let scheme = uri.scheme_str();
         if self.enforce_http && scheme != Some("http") {
@@ -195,8 +192,8 @@ impl Connection for Io<OnThread<TcpStream>> {
     }
 }
 
-/// Returns the addresses of both ends. A connection that has already failed has none, and its first
-/// use returns the error.
+/// Returns the addresses of both ends. If the connection has already failed, returns no addresses;
+/// the first use of the stream then returns the error.
 pub(super) fn ends(stream: &TcpStream) -> Connected {
     match (stream.local_addr(), stream.peer_addr()) {
         (Ok(local_addr), Ok(peer_addr)) => {

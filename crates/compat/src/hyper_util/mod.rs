@@ -1,9 +1,9 @@
 //! hyper-util's pooled client on annulus: connectors for
 //! [`Client`](hyper_util::client::legacy::Client).
 //!
-//! The client runs on [`Executor`](crate::hyper::Executor) and [`Timer`](crate::hyper::Timer). Also
-//! set it as the pool's timer: without that, idle connections are not closed when their timeout
-//! ends.
+//! The client runs on [`Executor`](crate::hyper::Executor) and [`Timer`](crate::hyper::Timer). Pass
+//! a `Timer` to `pool_timer` as well: without it, the pool does not close idle connections when
+//! their timeout ends.
 //!
 //! ```
 //! use annulus_compat::hyper::{Executor, Timer};
@@ -40,8 +40,8 @@
 //! ```
 //!
 //! With feature `rustls`, an `HttpsConnector` accepts `https` URIs, and uses HTTP/2 if the server
-//! does. Other HTTP/2 connections need `http2_only(true)`, since plain TCP does not negotiate the
-//! version.
+//! selects it by ALPN. Plain TCP does not negotiate the version: for HTTP/2 over TCP, set
+//! `http2_only(true)`.
 //!
 //! The servers of hyper-util (`hyper_util::server::conn::auto`, `hyper_util::server::graceful`)
 //! take [`Io`](crate::hyper::Io), [`Executor`](crate::hyper::Executor) and

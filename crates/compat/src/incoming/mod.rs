@@ -11,8 +11,9 @@ use std::io;
 
 /// annulus connections for `axum::serve` (feature `axum`) and tonic's `serve_with_incoming`
 /// (feature `tonic-transport`). Both call `tokio::spawn`, so they need an `annulus-tokio` runtime.
-/// It accepts on the thread that created it, from any [`Listen`]er: over TCP, Unix sockets or TLS
-/// (`rustls::TlsListener`), or one that you implement. Dropping it closes the listener.
+/// An `Incoming` accepts connections on the thread that created it, from any [`Listen`]er: over
+/// TCP, Unix sockets or TLS (`rustls::TlsListener`), or from one that you implement. Dropping the
+/// `Incoming` closes the listener.
 ///
 /// ```
 /// # #[cfg(feature = "axum")] {
@@ -37,8 +38,8 @@ use std::io;
 /// # }
 /// ```
 ///
-/// For handlers that take `ConnectInfo<SocketAddr>`, wrap it with axum's `tap_io`, since axum
-/// provides addresses only for its own listeners:
+/// For handlers that take `ConnectInfo<SocketAddr>`, wrap the `Incoming` with axum's `tap_io`,
+/// since axum provides addresses only for its own listeners:
 ///
 /// ```
 /// # #[cfg(feature = "axum")]
@@ -57,7 +58,7 @@ use std::io;
 /// For one loop per core, use `annulus_tokio::run_each`, and let each thread listen with
 /// [`ListenOptions::reuse_port`](annulus::net::ListenOptions::reuse_port).
 ///
-/// With tonic, it ends when the runtime ends:
+/// With tonic, the stream of connections ends when the runtime ends:
 ///
 /// ```standalone_crate
 /// # #[cfg(feature = "tonic-transport")] {
@@ -113,7 +114,8 @@ impl<L: Listen> Incoming<L> {
     /// Returns the address that the listener is bound to.
     ///
     /// # Errors
-    /// Fails on a thread other than the one that created it, or after the runtime has ended.
+    /// Fails on a thread other than the one that created the `Incoming`, or after the runtime has
+    /// ended.
     pub fn local_addr(&self) -> io::Result<L::Peer> {
         self.listener.try_ref()?.local_addr()
     }

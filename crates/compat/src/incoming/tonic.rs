@@ -12,9 +12,9 @@ use tonic::transport::server::{Connected, TcpConnectInfo};
 impl<L: Listen + Unpin> Stream for Incoming<L> {
     type Item = io::Result<SendStream<L::Stream>>;
 
-    /// Returns the next connection. It continues after system errors, such as running out of
-    /// descriptors. It ends after reporting that the runtime has ended or that it was polled on the
-    /// wrong thread.
+    /// Returns the next connection. The stream continues after system errors, such as running out
+    /// of descriptors. It ends after an error which says that the runtime has ended or that this is
+    /// the wrong thread.
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         if self.has_ended {
             return Poll::Ready(None);
@@ -23,7 +23,8 @@ impl<L: Listen + Unpin> Stream for Incoming<L> {
             Ok(listener) => ready!(listener.poll_accept(cx)),
             Err(wrong) => Err(wrong.into()),
         };
-        // Errors without an OS error number would recur on every call.
+        // Errors without an OS error number, such as a runtime that has ended, would recur on every
+        // call.
         self.has_ended = matches!(&accepted, Err(error) if error.raw_os_error().is_none());
         Poll::Ready(Some(accepted.map(|(stream, _)| SendStream::new(stream))))
     }
@@ -42,8 +43,8 @@ impl Connected for SendStream<TcpStream> {
 }
 
 impl Connected for SendStream<UnixStream> {
-    /// The credentials of the connected process. Only tokio can construct the fields of tonic's own
-    /// type.
+    /// The credentials of the peer process. tonic's own `UdsConnectInfo` does not fit: only tokio
+    /// can construct its fields.
     type ConnectInfo = Option<Credentials>;
 
     fn connect_info(&self) -> Option<Credentials> {

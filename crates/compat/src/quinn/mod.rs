@@ -1,9 +1,6 @@
 //! quinn 0.11, QUIC, on annulus: its tasks, timers and datagrams.
 //!
-//! [`server`] and [`client`] create quinn's own `Endpoint`; everything after that is quinn's API.
-//! quinn requires `Send`, so its tasks are `Send`, but they run on the thread of the runtime in
-//! which the endpoint was created. As with tokio, other threads may use endpoints, connections and
-//! streams; the work is done on that thread.
+//! [`server`] and [`client`] create quinn's own `Endpoint`; everything after that is quinn's API. quinn requires `Send`, so its tasks are `Send`, but they run on the thread of the runtime in which the endpoint was created. As with tokio, other threads may use endpoints, connections and streams. The I/O still happens on the runtime's thread.
 //!
 //! ```
 //! use annulus_compat::quinn::{client, server};
@@ -50,9 +47,10 @@
 //! default-features = false, features = ["rustls-ring"] }`.
 //!
 //! Datagrams leave with the kernel's segmentation (`UDP_SEGMENT`) and arrive coalesced (`UDP_GRO`),
-//! with their congestion notification (ECN) and the local address they were sent to; none is
-//! fragmented. A datagram that the system rejects counts as lost on the network, and quinn resends
-//! its content, so an error for one destination does not end an endpoint.
+//! with their congestion notification (ECN) and the local address that they were sent to.
+//! Fragmentation is off where the system supports that. A datagram that the system rejects counts
+//! as lost on the network, and quinn resends its content, so an error for one destination does not
+//! end an endpoint.
 //!
 //! Under `annulus::sim` quinn's timers follow virtual time. quinn takes keys and connection IDs
 //! from the system's random number generator, so runs are not identical bit for bit.

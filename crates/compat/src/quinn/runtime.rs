@@ -47,7 +47,7 @@ impl Runtime {
 }
 
 impl quinn::Runtime for Runtime {
-    /// The timer may be created on any thread, and is polled on the runtime's thread.
+    /// The timer may be created on any thread, but must be polled on the runtime's thread.
     fn new_timer(&self, deadline: Instant) -> Pin<Box<dyn AsyncTimer>> {
         Box::pin(Timer::new(self.origin, deadline))
     }

@@ -19,8 +19,9 @@ const MAX_COALESCED_DATAGRAMS: usize = 64;
 /// Adapts an annulus UDP socket to quinn, for `Endpoint::new_with_abstract_socket` and
 /// `Endpoint::rebind_abstract`.
 ///
-/// It sends and receives on the thread that created it, where all of quinn's tasks run. On other
-/// threads, calls return errors, and a drop closes the socket on its own thread.
+/// A `Socket` sends and receives on the thread that created it, where all of quinn's tasks run. On
+/// other threads, sending and receiving return errors. Dropping it on another thread closes the
+/// socket on its own thread.
 ///
 /// ```
 /// use annulus::net::{UdpOptions, UdpSocket};
@@ -45,7 +46,7 @@ pub struct Socket {
 impl Socket {
     /// Takes an unconnected socket and sets the options that QUIC needs: coalescing, congestion
     /// notification, local addresses, and no fragmentation. Coalescing and the ban on fragmentation
-    /// are optional: they are skipped if the system does not support them.
+    /// are skipped if the system does not support them.
     ///
     /// # Errors
     /// Fails with `InvalidInput` for a connected socket. Also fails outside a runtime, or if the
@@ -65,8 +66,7 @@ impl Socket {
         Ok(Self { socket: Some(OnThread::new(socket)), handle, may_fragment })
     }
 
-    /// # Errors
-    /// Fails on another thread.
+    /// Fails on a thread other than the one that created the socket.
     fn socket(&self) -> io::Result<&UdpSocket> {
         let socket = self.socket.as_ref().expect("the socket was taken before the drop");
         Ok(socket.try_ref()?)
@@ -78,13 +78,13 @@ impl AsyncUdpSocket for Socket {
         Box::pin(Poller(self))
     }
 
-    /// Network errors and datagrams that are too large are ignored: the datagram counts as lost,
-    /// and quinn resends its content.
+    /// Network errors and `InvalidInput`, which a datagram that is too large causes, are ignored:
+    /// the datagram counts as lost, and quinn resends its content.
     fn try_send(&self, transmit: &udp::Transmit<'_>) -> io::Result<()> {
         let (socket, how) = (self.socket()?, transmit_of(transmit));
         let send = || socket.try_send(transmit.contents, &how);
-        // The error may belong to an earlier datagram to the same address. The kernel has not sent
-        // this datagram then, so try again.
+        // The error may belong to an earlier datagram to the same address. In that case the kernel
+        // has not sent this datagram, so try again.
         match send().or_else(|error| if is_of_network(&error) { send() } else { Err(error) }) {
             Err(error) if !is_of_network(&error) && error.kind() != ErrorKind::InvalidInput => {
                 Err(error)

@@ -106,7 +106,8 @@ impl TlsAcceptor {
     }
 }
 
-/// Returns the process's default crypto provider, or ring with feature `rustls-ring`.
+/// Returns the process's default crypto provider. If none is installed, feature `rustls-ring` falls
+/// back to ring.
 fn provider() -> io::Result<Arc<CryptoProvider>> {
     if let Some(chosen) = CryptoProvider::get_default() {
         return Ok(chosen.clone());

@@ -85,7 +85,8 @@ impl TlsListener {
         self.listener.local_addr()
     }
 
-    /// Returns the next session, in the order in which handshakes finish.
+    /// Returns the next connection whose handshake succeeded, in the order in which handshakes
+    /// finish.
     ///
     /// Cancel-safe: handshakes continue if the future is dropped. Dropping the listener closes the
     /// connections that have not been returned.
@@ -97,7 +98,7 @@ impl TlsListener {
         poll_fn(|cx| self.poll_accept(cx)).await
     }
 
-    /// Polls for the next session, like [`accept`](Self::accept).
+    /// Polls for the next connection, like [`accept`](Self::accept).
     ///
     /// # Errors
     /// Fails as [`accept`](Self::accept) does.

@@ -27,8 +27,9 @@ use tokio_rustls::rustls::{CommonState, Error, ProtocolVersion, pki_types::Certi
 /// - **Ending**: [`shutdown`](AsyncSend::shutdown) sends `close_notify`, then shuts down the
 ///   sending direction of the underlying stream. Receiving continues. A dropped session sends no
 ///   `close_notify`, so the peer can tell it from a proper end.
-/// - **The peer's end** is `None` only after its `close_notify`. If the underlying stream ends
-///   without one, the error is `UnexpectedEof`, because the received data may be truncated.
+/// - **The peer's end**: `recv` returns `None` only after the peer's `close_notify`. If the
+///   underlying stream ends without one, the error is `UnexpectedEof`, because the received data
+///   may be truncated.
 ///
 /// ```
 /// use annulus::io::{AsyncRecv, AsyncSend, AsyncStream};
@@ -70,7 +71,7 @@ pub struct TlsStream<S> {
     pub(super) session: tokio_rustls::TlsStream<S>,
     /// Plaintext taken out of the session because a caller requested more than one record holds.
     gathered: BytesMut,
-    /// The error after which no byte of the session can be trusted.
+    /// A rustls error about received data. After it, no byte of the session can be trusted.
     failed: Option<Error>,
 }
 
@@ -104,8 +105,8 @@ impl<S> TlsStream<S> {
         self.session.get_ref().0
     }
 
-    /// Returns the underlying stream, for changing its settings. Reading or writing it directly
-    /// breaks the session.
+    /// Returns the underlying stream, for example to change its socket options. Reading or writing
+    /// it directly breaks the session.
     pub fn get_mut(&mut self) -> &mut S {
         self.session.get_mut().0
     }
@@ -268,8 +269,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncSend for TlsStream<S> {
     }
 }
 
-// tokio's traits. Two tasks may poll the halves of `tokio::io::split`, so reading does not flush:
-// it would replace the writer's waker.
+// tokio's traits. Two tasks may poll the halves of `tokio::io::split`, so a read does not flush
+// queued data: that would replace the writer's waker.
 
 impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for TlsStream<S> {
     fn poll_read(

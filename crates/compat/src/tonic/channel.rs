@@ -20,10 +20,10 @@ use tower_service::Service;
 /// Connect timeout of the default connector.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// A channel for tonic clients, on annulus alone. All calls share one HTTP/2 connection to a
-/// server. The first call opens it, and once it has ended, the next call opens another. Clones
-/// share it. Calls fail with the status `UNAVAILABLE` if the server cannot be reached or the
-/// connection breaks. They are not retried, since the server may have started them.
+/// A channel for tonic clients, on annulus alone. All calls of a channel and its clones share one
+/// HTTP/2 connection to a server. The first call opens the connection. Once it has ended, the next
+/// call opens another. Calls fail with the status `UNAVAILABLE` if the server cannot be reached or
+/// the connection breaks. They are not retried, since the server may have started them.
 ///
 /// Dropping a call's future or its response cancels the call, also on the server.
 ///
@@ -123,14 +123,15 @@ where
     }
 }
 
-/// Returns a call's URI at the channel's origin; the client may know only the path.
+/// Returns a call's URI at the channel's origin. The generated client may know only the path.
 fn at_origin(origin: &Uri, uri: &Uri) -> Uri {
     let mut parts = origin.clone().into_parts();
     parts.path_and_query = uri.path_and_query().cloned();
     Uri::from_parts(parts).unwrap_or_else(|_| uri.clone())
 }
 
-/// A call over a [`Channel`], until the head of its response. Dropping it cancels the call.
+/// The future of a call over a [`Channel`]. It completes with the head of the response. Dropping it
+/// cancels the call.
 #[derive(Debug)]
 pub struct Calling {
     state: State,

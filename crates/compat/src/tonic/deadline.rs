@@ -25,7 +25,6 @@ const TIMEOUT_UNITS: [(char, u64); 6] = [
 /// The largest number that fits into the header's eight digits.
 const MAX_TIMEOUT_COUNT: u128 = 99_999_999;
 
-/// The deadline of a call.
 #[derive(Debug)]
 pub(super) struct Deadline {
     sleep: OnThread<Sleep>,
@@ -37,7 +36,7 @@ impl Deadline {
         Self { sleep: OnThread::new(sleep(limit)), limit }
     }
 
-    /// Completes at the deadline, with the status for the call.
+    /// Completes at the deadline with the status `DEADLINE_EXCEEDED`.
     pub(super) fn poll_over(&mut self, cx: &mut Context<'_>) -> Poll<Status> {
         let over = Pin::new(&mut self.sleep).poll(cx);
         over.map(|()| Status::deadline_exceeded(format!("not finished within {:?}", self.limit)))

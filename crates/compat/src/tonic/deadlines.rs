@@ -55,11 +55,11 @@ where
 /// or its response body is then dropped, and the client gets the status `DEADLINE_EXCEEDED`. An
 /// invalid header gets `INVALID_ARGUMENT`.
 ///
-/// A response body checks its deadline when it is polled. hyper does not poll it while the client
-/// grants no HTTP/2 window. The body then ends when the client grants one, or when
+/// A response body checks its deadline when it is polled. While the client grants no HTTP/2 window,
+/// hyper does not poll the body. It then ends when the client grants a window, or when
 /// [`Serve::write_timeout`] ends the connection.
 ///
-/// [`serve`] wraps its service in it; for [`tower::serve`], wrap it yourself:
+/// [`serve`] wraps its service in `Deadlines`. With [`tower::serve`], wrap the service yourself:
 ///
 /// ```standalone_crate
 /// use annulus_compat::tonic::Deadlines;
@@ -115,7 +115,7 @@ where
 }
 
 pin_project! {
-    /// A call of a [`Deadlines`], until the head of its response.
+    /// The future of a call to [`Deadlines`]. It completes with the head of the response.
     pub struct Timed<F> {
         #[pin]
         call: Option<F>,

@@ -46,8 +46,8 @@
 //! [`tower::serve`](crate::tower::serve). Both sides enforce a deadline set with
 //! `tonic::Request::set_timeout`, until the end of the response: a stream that takes longer ends
 //! with `DEADLINE_EXCEEDED`, and its source is dropped. The source is also dropped if the client
-//! drops the call. While a client grants a response no HTTP/2 window, hyper does not poll it, so
-//! the deadline takes effect on the server once the client grants one. If it never does,
+//! drops the call. While the client grants no HTTP/2 window, hyper does not poll the response, so
+//! the deadline takes effect on the server once the client grants a window. If it never does,
 //! [`Serve::write_timeout`](crate::tower::Serve::write_timeout) ends the connection.
 //!
 //! The generated traits require `Send` futures and streams. A handler that uses annulus streams,

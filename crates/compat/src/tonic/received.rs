@@ -7,8 +7,8 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use tonic::{Code, Status};
 
-/// A response body received over a [`Channel`](super::Channel). It fails at the call's deadline.
-/// Dropping it cancels the call.
+/// A response body received over a [`Channel`](super::Channel). It returns an error at the call's
+/// deadline. Dropping it cancels the call.
 #[derive(Debug)]
 pub struct ReceivedBody {
     body: Option<Incoming>,

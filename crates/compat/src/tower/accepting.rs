@@ -23,7 +23,7 @@ pub(super) struct Accepting<'a, L: Listen> {
     pub(super) signal: Option<Pin<Box<dyn Future<Output = ()>>>>,
     pub(super) connections: JoinSet<()>,
     pub(super) on_error: OnError<L::Peer>,
-    /// The pause after a listener error.
+    /// Runs for a second after a listener error.
     pub(super) pause: Option<Pin<Box<Sleep>>>,
 }
 
@@ -56,7 +56,7 @@ impl<L: Listen> Accepting<'_, L> {
     }
 }
 
-/// Waits until all connections have ended, and drops those that exceed the limit.
+/// Waits until all connections have ended, and drops those that are still open after `limit`.
 pub(super) async fn drain(mut connections: JoinSet<()>, limit: Option<Duration>) {
     let all = async { while connections.join_next().await.is_some() {} };
     match limit {

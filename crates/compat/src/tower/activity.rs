@@ -45,12 +45,11 @@ impl Activity {
         self.begun.get() > 0
     }
 
-    /// Returns when the last request in flight ended; `None` while one is in flight.
+    /// Returns the time since which no request has been in flight; `None` while one is.
     pub(super) fn idle_since(&self) -> Option<Instant> {
         (!self.is_handling()).then(|| self.idle_since.get())
     }
 
-    /// Returns true while a response has not ended.
     pub(super) fn is_handling(&self) -> bool {
         self.in_flight.get() > 0
     }
@@ -62,8 +61,7 @@ impl Activity {
         !is_busy && !self.is_handling()
     }
 
-    /// Returns when the response that has waited longest began to wait for its connection to accept
-    /// more bytes.
+    /// Returns the earliest time since which a response body has been waiting to be polled again.
     pub(super) fn unpolled_since(&self) -> Option<Instant> {
         self.unpolled.borrow().iter().map(|(_, since)| *since).min()
     }

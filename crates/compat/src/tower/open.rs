@@ -11,7 +11,7 @@ pub(super) struct OpenCount {
 }
 
 impl OpenCount {
-    /// Counts a connection until the result is dropped.
+    /// Counts a connection as open until the returned guard is dropped.
     pub(super) fn add(self: &Rc<Self>) -> Open {
         self.count.update(|count| count + 1);
         Open(self.clone())
@@ -28,7 +28,6 @@ impl OpenCount {
     }
 }
 
-/// An open connection.
 pub(super) struct Open(Rc<OpenCount>);
 
 impl Drop for Open {

@@ -52,7 +52,7 @@ where
                 Phase::Served(connection) => {
                     ready!(Pin::new(&mut **connection).poll(cx)).map_err(Into::into)
                 }
-                // The peer may already be gone.
+                // The peer may already be gone, so errors of the shutdown are ignored.
                 Phase::Closing(stream) => ready!(stream.poll_end(cx)).or(Ok(())),
                 Phase::Ended => Ok(()),
             };
@@ -88,7 +88,6 @@ where
         !matches!(self.phase, Phase::Served(_))
     }
 
-    /// Returns true if the connection is idle.
     pub(super) fn is_idle(&self) -> bool {
         self.is_released() || self.activity.is_idle()
     }

@@ -408,8 +408,8 @@ where
     ) -> Serve<L, M, impl Fn(L::Stream) -> TlsHandshake<L::Stream>> {
         self.handshake(move |stream| -> TlsHandshake<L::Stream> {
             let acceptor = acceptor.clone();
-            // Boxed, because its size would otherwise count once for each state of the connection's
-            // task.
+            // Boxed to keep the connection's task small: otherwise the task would have room for
+            // several copies of this future.
             Box::pin(async move {
                 let stream = acceptor.accept(stream).await?;
                 let mut known = Extensions::new();
@@ -439,7 +439,7 @@ where
     fn into_future(mut self) -> Self::IntoFuture {
         Box::pin(async move {
             let stop = CancellationToken::new();
-            // hyper adds this to an `Instant`, and panics on overflow.
+            // hyper adds the limit to an `Instant`, which panics on overflow.
             let header = self.limits.header.filter(|limit| *limit < NO_LIMIT);
             self.http1.timer(Timer::new()).header_read_timeout(header);
             self.http2.timer(Timer::new());

@@ -50,7 +50,7 @@ impl<S: HttpService> Service<Request<Incoming>> for Counted<S> {
 }
 
 pin_project! {
-    /// A request until the head of its response.
+    /// A request whose response has no head yet.
     pub(super) struct CountedFuture<F> {
         version: Version,
         request: Option<activity::Request>,

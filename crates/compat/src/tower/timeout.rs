@@ -82,7 +82,8 @@ where
 }
 
 pin_project! {
-    /// The service's response, or the status after the timeout.
+    /// The future of a [`Timeout`]. It completes with the service's response, or with the layer's
+    /// status after the timeout.
     #[derive(Debug)]
     pub struct TimeoutFuture<F> {
         #[pin]

@@ -10,12 +10,12 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-/// Maximum time for which a connection without a request may stay open after a graceful shutdown
-/// has begun.
+/// Maximum time for which a connection without a request and without progress may stay open after a
+/// graceful shutdown has begun.
 const MAX_SHUTDOWN_WAIT: Duration = Duration::from_secs(5);
 
-/// Minimum number of written bytes that counts as progress, so that HTTP/2's own replies, which are
-/// not part of a response, do not count.
+/// Minimum number of written bytes that counts as progress. HTTP/2's own replies, which are not
+/// part of a response, are shorter and do not count.
 const MIN_PROGRESS_BYTES: u64 = 1024;
 
 /// The server's reaction to a connection that has exceeded a limit.
@@ -48,12 +48,13 @@ pub(super) struct Timer {
     closing_since: Option<Instant>,
     /// Time at which a graceful shutdown of the server began.
     stopping_since: Option<Instant>,
-    /// Bytes written in total at the last progress, and the time of that.
+    /// Total bytes written when progress was last recorded, and the time of that record.
     progress: (u64, Instant),
     is_releasable: bool,
     /// Number of requests begun when the connection was last released.
     released_after: u64,
-    /// Fires no later than the first limit ends, so a wait that begins now need not reset it.
+    /// Fires no later than the first limit to end. `poll_late` then sets the next time, so most
+    /// polls of the connection do not reset the timer.
     sleep: Pin<Box<Sleep>>,
 }
 
@@ -102,7 +103,7 @@ impl Timer {
             let latest = now + shortest(&self.limits).min(self.stopping().unwrap_or(Duration::MAX));
             match first {
                 Some((end, wait)) if end <= now => {
-                    // After this action, other limits apply.
+                    // Check again at the next poll, because other limits apply after this action.
                     self.sleep.as_mut().reset(now);
                     return Poll::Ready(self.late(wait, now));
                 }
@@ -154,8 +155,9 @@ impl Timer {
         self.activity.idle_since().filter(|_| is_same && self.closing_since.is_none())
     }
 
-    /// Returns when the connection became idle, or later if it is closing, and `None` while a
-    /// request is in flight. Part of the last response may still be unsent.
+    /// Returns when the connection became idle; `None` while a request is in flight. If the
+    /// connection is closing, returns the time of the close or of the last progress if that is
+    /// later: part of the last response may still be unsent.
     fn idle_since(&self) -> Option<Instant> {
         let since = self.activity.idle_since()?;
         Some(self.closing_since.map_or(since, |closing| since.max(closing).max(self.progress.1)))

@@ -38,7 +38,8 @@ impl<T: AsyncRecv + AsyncSend + Unpin> Watched<T> {
     /// Makes the next reads return these bytes first.
     pub(super) fn put_back(&mut self, unused: Bytes) -> io::Result<()> {
         let prefix = &mut self.noted()?.prefix;
-        // The rest of the prefix comes after `unused` in the stream.
+        // `unused` was read from the prefix, so what is left of the prefix follows it in the
+        // stream.
         *prefix = match (unused.is_empty(), prefix.is_empty()) {
             (true, _) => std::mem::take(prefix),
             (false, true) => unused,

@@ -11,7 +11,7 @@ use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
 
-/// A session: a `Stream` and a `Sink` of tungstenite's `Message`.
+/// A WebSocket session: a `Stream` and a `Sink` of tungstenite's `Message`.
 pub type WebSocket = WebSocketStream<TokioIo<Upgraded>>;
 
 /// Like axum's extractor of the same name, but sessions are annulus tasks. They need no tokio
