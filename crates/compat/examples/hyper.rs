@@ -3,8 +3,8 @@
 //! `cargo run --manifest-path crates/compat/Cargo.toml --example hyper -- 127.0.0.1:8080`, then
 //! `curl 127.0.0.1:8080`. Descriptors limit the number of clients; more have to wait. A request
 //! head, including the wait for it, may take 30 seconds and 400 KiB. There is no time limit for
-//! clients that do not read. SIGINT and SIGTERM abort requests; `tower::serve_hyper`, as in
-//! `https`, lets them finish.
+//! clients that do not read. SIGINT and SIGTERM abort requests. The example `https` uses
+//! `tower::serve_hyper`, which lets requests finish.
 
 use annulus::net::{KeepAlive, ListenOptions};
 use annulus::signal::until_terminated;

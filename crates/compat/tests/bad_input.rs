@@ -123,8 +123,8 @@ fn truncated_body_is_an_error_in_its_handler() {
     });
 }
 
-/// The handler does not read the body, whose rest arrives after the response and looks like a
-/// request.
+/// The handler does not read the body. The rest of the body arrives after the response and looks
+/// like a request.
 #[test]
 fn rest_of_an_ignored_body_is_not_parsed_as_a_request() {
     on_simulation(async |seen| {
@@ -210,7 +210,6 @@ fn connection_without_a_request_is_closed_at_the_header_timeout() {
     });
 }
 
-/// Tests the default limits.
 #[test]
 fn silent_and_idle_connections_are_closed_by_default() {
     simulated(async |_| {

@@ -21,7 +21,7 @@ use tokio::sync::mpsc;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::{AsyncMessage, Client, Config, Connection, NoTls};
 
-/// Number of bytes copied in and out.
+/// Size of the data that `COPY` transfers in each direction.
 const COPIED_BYTES: usize = 10 << 20;
 
 /// The user to run PostgreSQL as if the test runs as root, which PostgreSQL refuses.

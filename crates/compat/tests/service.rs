@@ -102,8 +102,8 @@ fn all_shards_serve_and_a_request_in_flight_is_answered_after_the_signal() {
         for client in &mut clients {
             assert_eq!(client.0.read(&mut [0]).unwrap(), 0, "an idle connection was not closed");
         }
-        // Wait until nothing listens. The program does not exit while it drains, so this is not its
-        // exit.
+        // Wait until the program has closed its listener. It cannot have exited, because it waits
+        // for the slow request.
         while TcpStream::connect(&address).is_ok() {}
         slow.0.write_all(b"text").unwrap();
         assert_eq!(slow.answer(), (200, "".into()));

@@ -240,7 +240,7 @@ fn with_tokio_everything_works_except_axum_upgrades() {
         answers(&server, &NATIVE_PATHS).await?;
         answers(&server, &TOKIO_PATHS).await?;
         assert!(speaks_websocket(&mut server, "/own-ws").await?);
-        // axum's own upgrade uses the socket on the other thread.
+        // axum's own upgrade uses the socket on tokio's thread, where it fails.
         assert!(!speaks_websocket(&mut server, "/ws").await?);
         server.stop.cancel();
         Ok(())

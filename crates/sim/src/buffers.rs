@@ -1,4 +1,5 @@
-//! Buffer groups: memory for receives. Until a receive uses a buffer, it is checked for writes.
+//! Buffer groups. A published buffer is checked for writes by the submitter until a receive uses
+//! it.
 
 use crate::memory::BufferEntries;
 use crate::memory_range::MemoryRange;
@@ -24,8 +25,8 @@ pub(crate) struct BufferGroup {
     number: u16,
     entries: BufferEntries,
     count: u32,
-    /// The index of the next buffer to use, and of the first published buffer that has not been
-    /// seen yet. Both wrap.
+    /// `head` is the index of the next buffer to use. `seen` is the index of the first published
+    /// buffer that `take_published` has not seen yet. Both wrap.
     head: u16,
     seen: u16,
     /// Whether each buffer, by id, is published and not used yet.
@@ -49,7 +50,7 @@ impl BufferGroup {
     }
 
     /// Takes the buffers published since the last call, and poisons them. Panics if the kernel
-    /// still has one of them, or if there are more buffers than ring entries.
+    /// still has one of these buffers, or if there are more buffers than ring entries.
     #[inline]
     pub(crate) fn take_published(&mut self) {
         let tail = self.entries.tail();

@@ -62,7 +62,8 @@ impl SimBuilder {
         self
     }
 
-    /// Sets the usual link of the network; the default is [`Link::default`].
+    /// Sets the link between addresses that have no link of their own; the default is
+    /// [`Link::default`].
     pub fn link(mut self, link: Link) -> Self {
         self.link = link;
         self

@@ -5,7 +5,7 @@
 pub struct Counts {
     /// Entries consumed, and calls on sockets that transfer data or accept.
     pub submitted: u64,
-    /// Completions posted, and results of those calls.
+    /// Completions posted, and results of calls on sockets that transfer data or accept.
     pub completed: u64,
     /// Completions that found the queue full.
     pub overflowed: u64,

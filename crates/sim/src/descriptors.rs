@@ -1,4 +1,5 @@
-//! Descriptors and their files. A file exists as long as a descriptor or an operation holds it.
+//! Descriptors and their files. A file exists until its last reference is dropped: descriptors,
+//! operations and messages hold references.
 
 use crate::slab::Slab;
 use rustix::io::Errno;
@@ -72,7 +73,8 @@ impl Descriptors {
         Ok(self.slot(id))
     }
 
-    /// Opens another descriptor for a file, which takes over a reference of the caller.
+    /// Opens another descriptor for a file. If that succeeds, the descriptor takes over one of the
+    /// caller's references.
     pub(crate) fn install(&mut self, id: FileId) -> Result<RawFd, Errno> {
         if self.has_free() { Ok(self.slot(id)) } else { Err(Errno::MFILE) }
     }
@@ -127,7 +129,7 @@ impl Descriptors {
         Ok(self.release(id))
     }
 
-    /// Returns the files without a descriptor: an operation holds them, or they are being passed.
+    /// Returns the files without a descriptor: an operation holds them, or a message passes them.
     pub(crate) fn without_descriptor(&self) -> impl Iterator<Item = File> {
         let with_descriptor: BTreeSet<FileId> = self.table.iter().flatten().copied().collect();
         let hidden = self.files.iter().filter(move |(id, _)| !with_descriptor.contains(id));

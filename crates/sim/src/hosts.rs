@@ -7,8 +7,9 @@ use crate::timeline::nanos;
 use std::net::IpAddr;
 use std::time::Duration;
 
-/// Calls for a program that runs several hosts on one simulated kernel, and says which host makes
-/// each call. They are a separate trait because code that runs on one host must not use them.
+/// Calls for a program that runs several hosts on one simulated kernel and tells the kernel which
+/// host makes each call. They are a separate trait because code that runs on one host must not use
+/// them.
 ///
 /// ```
 /// use annulus_sim::{Hosts, Sim};
@@ -22,7 +23,7 @@ use std::time::Duration;
 /// assert!(!sim.pass_until(None)); // Nothing can happen.
 /// ```
 pub trait Hosts {
-    /// From now on, calls come from the host with this address. `None`, the initial value, is a
+    /// Sets the host that later calls come from, by its address. `None`, the initial value, is a
     /// host that has every address. On a host, the wildcard and loopback addresses mean the host's
     /// own address, unbound sockets use it, and no other address can be bound. A ring belongs to
     /// the host that set it up.
@@ -37,13 +38,13 @@ pub trait Hosts {
     /// with EIO until the restart. The page cache is kept, as if only the program had ended.
     fn crash(&self, host: IpAddr);
 
-    /// Like [`crash`](Self::crash), but the host's disk also loses its power: it keeps what was
-    /// synced and a random choice of the rest, also of writes that wait for the device. Files that
+    /// Like [`crash`](Self::crash), but the host's disk also loses its power: it keeps the synced
+    /// data and a random choice of the rest, including writes that wait for the device. Files that
     /// are still open can only be closed.
     fn cut_power(&self, host: IpAddr);
 
-    /// Returns a copy of a host's disk as it is at this moment, without open files. It begins as a
-    /// copy of [`Sim::disk`](crate::Sim::disk).
+    /// Returns a copy of a host's disk as it is at this moment, without open files. A host's disk
+    /// begins as a copy of [`Sim::disk`](crate::Sim::disk).
     fn disk_of(&self, host: IpAddr) -> Disk;
 
     /// Gives a host another disk. Files that are open on the old one can only be closed.

@@ -42,7 +42,7 @@ pub(crate) enum OpKind {
         events: u32,
         multi: bool,
     },
-    /// A timeout, which ends at a time on the network's timeline.
+    /// A timeout, which ends after this much virtual time.
     Timer {
         after: Nanos,
     },
@@ -242,8 +242,8 @@ impl Op {
         }
     }
 
-    /// Returns the other files that the operation holds: those to be passed, or those of a file
-    /// call.
+    /// Returns the files that the operation holds in addition to `file`: those that a send passes,
+    /// or those of a file call.
     pub(crate) fn held_files(&self) -> &[FileId] {
         match &self.body {
             OpKind::Send(SendOp { ancillary: Some(ancillary), .. }) => &ancillary.rights,

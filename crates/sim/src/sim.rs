@@ -28,9 +28,9 @@ const MAX_SEND_BYTES: usize = 0x7FFF_F000;
 
 /// A kernel inside the process, with virtual time, its own network and one seed.
 ///
-/// It belongs to one thread. Time passes a little in each `enter` and each epoll wait, for as long
-/// as they wait, during file calls, and in [`compute`](Self::compute). A wait that nothing can end
-/// fails with EDEADLK.
+/// A simulation belongs to one thread. Virtual time passes in each `enter` and each epoll wait,
+/// during file calls, and in [`compute`](Self::compute). A wait that nothing can end fails with
+/// EDEADLK.
 pub struct Sim {
     pub(crate) world: RefCell<World>,
 }
@@ -124,8 +124,8 @@ impl Sim {
         disks.at_mut(disk).set_device(device);
     }
 
-    /// Drops all pages from the page cache that are also on the device, on all disks. Pages that a
-    /// sync has failed to write are dropped too, and read as they are on the device.
+    /// Drops all clean pages from the page caches of all disks. Pages that a failed sync has lost
+    /// are dropped too, and revert to the content on the device.
     pub fn drop_page_cache(&self) {
         self.world.borrow_mut().disks.drop_cache();
     }
@@ -139,8 +139,9 @@ impl Sim {
     /// lost. Connections stall without an error. Connects get no answer, are retried and finally
     /// time out. Data that is already in flight does not arrive either.
     ///
-    /// The addresses are those that sockets are bound to. An unbound socket uses the address of the
-    /// host it sends to, so no partition affects it.
+    /// The addresses are those that sockets are bound to. If no host is set
+    /// ([`Hosts::set_host`](crate::Hosts::set_host)), an unbound socket uses the address that it
+    /// sends to, so no partition affects it.
     pub fn partition(&self, a: IpAddr, b: IpAddr) {
         self.world.borrow_mut().net.partition(a, b);
     }
@@ -229,7 +230,7 @@ unsafe impl Kernel for Sim {
         Some(self.world.borrow_mut().runtime_seed())
     }
 
-    /// Makes a file call. The time that the device needs passes in the whole simulation.
+    /// Performs a file call. The time that the device needs passes in the whole simulation.
     unsafe fn file(&self, call: &FileCall) -> io::Result<u32> {
         // SAFETY: the caller guarantees that everything the call points to is valid.
         let request = unsafe { FileRequest::new(call) };
@@ -338,7 +339,6 @@ unsafe impl Kernel for Sim {
         to: *const u8,
         to_len: u16,
     ) -> Result<usize, Errno> {
-        // Like Linux, a call transfers at most 2 GiB less one page.
         let (buffer, len) = (bytes.base, bytes.len.min(MAX_SEND_BYTES) as u32);
         let send = op::SendTo { fd, buffer, len, name: to, name_len: to_len, flags: 0 };
         // SAFETY: the caller guarantees that bytes and address are readable during the call.

@@ -108,9 +108,9 @@ use tokio::runtime::{Handle, LocalOptions};
 /// ```
 ///
 /// # Errors
-/// If one of the two runtimes cannot be built, if this thread already has an annulus runtime, or if
-/// annulus cannot continue (see [`Entered::failed`]). Also fails inside another tokio runtime: use
-/// [`enter`] there.
+/// Fails if one of the two runtimes cannot be built, if this thread already has an annulus runtime,
+/// or if annulus cannot continue (see [`Entered::failed`]). Also fails inside another tokio
+/// runtime: use [`enter`] there.
 pub fn run<F: Future>(future: F) -> io::Result<F::Output> {
     run_with(Runtime::builder(), future)
 }
@@ -127,7 +127,7 @@ pub fn run<F: Future>(future: F) -> io::Result<F::Output> {
 /// ```
 ///
 /// # Errors
-/// Like [`run`], and like [`Builder::build`] for invalid settings.
+/// Fails like [`run`], and like [`Builder::build`] for invalid settings.
 pub fn run_with<F: Future>(settings: Builder, future: F) -> io::Result<F::Output> {
     if Handle::try_current().is_ok() {
         return Err(io::Error::other(

@@ -43,7 +43,7 @@ where
         loop {
             let ended = match &mut self.phase {
                 Phase::Released(stream, _) => {
-                    // An error on an idle connection counts as its end, as it does for hyper.
+                    // An error on an idle connection ends it without a report, as in hyper.
                     let goes_on =
                         !self.is_stopping && ready!(stream.poll_has_bytes(cx)).unwrap_or(false);
                     self.leave_released(goes_on);

@@ -135,7 +135,8 @@ impl Timer {
     }
 
     /// Returns when the connection began, if neither a request nor the whole HTTP/2 preface has
-    /// arrived. The server answers the preface; it may write before that only with `http2_only`.
+    /// arrived. The server writes to answer the preface. With `http2_only` it may write earlier, so
+    /// the number of bytes read is checked too.
     fn awaits_first(&self) -> Option<Instant> {
         let has_preface = self.activity.written.get() > 0
             && self.activity.read.get() >= HTTP2_PREFACE.len() as u64;

@@ -1,5 +1,5 @@
 //! `console-subscriber` in a program on annulus, and a client that queries it like `tokio-console`.
-//! It shows the tasks with their locations, polls and wakes.
+//! The console must report the tasks with their locations, polls and wakes.
 
 use annulus::time::sleep;
 use annulus::{spawn, yield_now};

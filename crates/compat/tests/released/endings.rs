@@ -87,7 +87,7 @@ async fn released(server: &Running) -> Result<TcpStream, Failure> {
                 sleep(RELEASE_DELAY / 10).await;
             }
         };
-        // On a busy machine, it may have been released before `before` was read.
+        // On a busy machine, the connection may have been released before `before` was read.
         if timeout(RELEASE_DELAY * 10, is_freed).await.is_ok() {
             return Ok(client);
         }

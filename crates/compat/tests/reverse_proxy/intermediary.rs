@@ -116,7 +116,8 @@ fn early_hints_arrive_before_the_response() {
         let upstream = raw("127.0.0.1:0", |mut stream, _| async move {
             loop {
                 let head = until(&mut stream, "\r\n\r\n").await?;
-                // Send both at once, or the hint some time before the response.
+                // Send the hint and the response together, or the hint some time before the
+                // response.
                 if head.starts_with("GET /together") {
                     stream.send(format!("{HINT_RESPONSE}{OK_RESPONSE}")).await?;
                 } else {

@@ -33,7 +33,8 @@ fn an_end_without_close_notify_is_an_error() {
     everywhere(async |world| {
         let (mut client, mut server) = session(world).await?;
         client.send("half of").await?;
-        // Shut down the stream below the session; the server drops its session instead.
+        // The client shuts down its socket without `close_notify`. Later, the server drops its
+        // session, which sends none either.
         client.get_mut().shutdown().await?;
         assert_eq!(*server.recv_exact(7).await?, *b"half of");
         for error in twice(&mut server).await {

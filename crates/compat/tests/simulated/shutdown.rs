@@ -59,11 +59,12 @@ async fn client(network: Network, ended: Rc<Cell<u32>>, seed: u64) -> io::Result
     let request =
         format!("PUT /notes/last HTTP/1.1\r\nhost: x\r\ncontent-length: {length}\r\n\r\n");
     stream.send(request + first).await?;
-    // Wait until it has arrived.
+    // Wait until the first part has arrived.
     sleep(SECOND).await;
     network.signal("server", Signal::SIGTERM)?;
     disturb(&network);
-    // Early enough for the request's ten-second timeout, including retransmissions.
+    // Calm the network early enough that the request meets its ten-second timeout even with
+    // retransmissions.
     let calms = network.clone();
     annulus::spawn(async move {
         sleep(3 * SECOND).await;

@@ -50,7 +50,7 @@ async fn calls() -> common::Outcome {
     let mut client = Client::new(channel.timeout(SECOND * 20));
     let (begun, mut succeeded) = (Instant::now(), 0);
     while succeeded < 5 {
-        // Two calls with a deadline each.
+        // `call` makes two calls, each with a deadline of 20 s.
         let ended = timeout(SECOND * 41, call(&mut client, succeeded)).await;
         match ended.expect("a call outlived its deadline") {
             Ok(()) => succeeded += 1,

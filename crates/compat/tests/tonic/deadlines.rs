@@ -118,7 +118,7 @@ fn invalid_deadline_is_an_error() {
     });
 }
 
-/// Like the previous test, but with a client that does not check the header itself.
+/// The client sends the invalid header without a check, unlike `Channel`.
 #[test]
 fn server_rejects_an_invalid_deadline() {
     use annulus_compat::hyper::{Executor, Io};

@@ -26,22 +26,23 @@ pub struct Device {
     pub write: Duration,
     /// The time of a sync, in addition to the time of its write.
     pub sync: Duration,
-    /// The mean of a random time that each read, write and sync takes in addition. It is
-    /// distributed exponentially: one in a hundred takes at least 4.4 times the mean. Zero by
-    /// default.
+    /// The mean of a random time that each read, write and sync takes in addition. The distribution
+    /// is exponential: about 1% of operations take 4.4 times the mean or more. Zero by default.
     pub jitter: Duration,
-    /// Maximum size of all files together, in whole pages. Writing more fails with ENOSPC.
+    /// Maximum total size of all files in bytes, counted in whole pages. Writing more fails with
+    /// ENOSPC.
     pub capacity: u64,
     /// The alignment of memory, offset and length for direct I/O. Anything else fails with EINVAL.
     pub alignment: u32,
-    /// How many in a thousand reads from the device fail with EIO. Zero by default, like the other
-    /// rates.
+    /// Reads from the device that fail with EIO, per thousand. Zero by default.
     pub read_errors: u16,
-    /// How many in a thousand writes to the device fail with EIO: direct writes, synchronous ones,
-    /// and syncs of files with cached changes. Some of the bytes may have reached the device.
+    /// Writes to the device that fail with EIO, per thousand: direct writes, synchronous writes,
+    /// and syncs of files with cached changes. Some of the bytes may have reached the device. Zero
+    /// by default.
     pub write_errors: u16,
-    /// How many in a thousand syncs fail with EIO. As on Linux, each open file reports the failure
-    /// once, and the pages are clean afterwards: the next sync succeeds, without their bytes.
+    /// Syncs that fail with EIO, per thousand. As on Linux, each open file reports the failure
+    /// once, and the pages are clean afterwards: the next sync succeeds without writing their
+    /// bytes. Zero by default.
     pub sync_errors: u16,
 }
 
@@ -87,8 +88,8 @@ impl Device {
         if mean == 0 {
             return 0;
         }
-        // Each further step is half as likely, and the place within it is uniform, so 1.5 steps are
-        // the mean. Unlike a logarithm, this has the same result on every machine.
+        // Each further step is half as likely, and the place within a step is uniform, so the mean
+        // is 1.5 steps. Unlike a logarithm, this has the same result on every machine.
         let step = mean / 3 * 2;
         u64::from(random.bits().leading_zeros()) * step + random.below(step)
     }
@@ -97,7 +98,8 @@ impl Device {
 /// The number of an open file.
 pub(crate) type OpenId = u32;
 
-/// A path and the file it starts from; `None` is the root. An empty path means that file itself.
+/// A path and the directory or file it starts from; `None` is the root. An empty path refers to
+/// `dir` itself.
 #[derive(Debug)]
 pub(crate) struct AnchoredPath {
     pub(crate) dir: Option<OpenId>,
@@ -115,16 +117,15 @@ pub(crate) enum DeviceUse {
     Sync(OpenId),
 }
 
-/// The memory of a call.
 pub(crate) type MemoryRanges = Box<[MemoryRange]>;
 
 /// A simulated disk: a device with files on it.
 ///
 /// Written bytes are in the page cache at first, and on the device once they have been synced.
-/// After a power cut ([`after_power_cut`](Self::after_power_cut)), the disk has the synced bytes,
-/// an arbitrary choice of the other sectors of 512 bytes, the synced changes of names, and in each
-/// directory some of the oldest changes after those. A change of a name is durable once its
-/// directory is synced: the sync of a new file alone does not make its name durable.
+/// After a power cut ([`after_power_cut`](Self::after_power_cut)), the disk has the synced bytes
+/// and an arbitrary choice of the unsynced sectors of 512 bytes. It also has the synced name
+/// changes, and in each directory some of the oldest unsynced ones. A name change is durable once
+/// its directory is synced: the sync of a new file alone does not make its name durable.
 #[derive(Clone, Debug)]
 pub struct Disk {
     pub(super) device: Device,
@@ -139,9 +140,10 @@ pub(super) struct OpenFile {
     pub(super) flags: OFlags,
     /// The offset of the next byte; in a directory, the position of the next entry.
     pub(super) cursor: u64,
-    /// Number of errors of the inode that were reported, here or before the open.
+    /// Number of the inode's failed syncs that this open file need not report: it has reported
+    /// them, or they were reported before it was opened.
     errors_seen: u32,
-    /// Whether the disk has lost its power since. The file can only be closed.
+    /// Whether the disk has lost its power since the open. The file can then only be closed.
     is_cut_off: bool,
 }
 
@@ -159,7 +161,8 @@ impl Disk {
         Self { device: self.device, tree, opens: Slab::new() }
     }
 
-    /// Cuts the power of this disk, and turns it on again. Files that are still open are cut off.
+    /// Cuts the power of this disk, and turns it on again. Files that are still open can only be
+    /// closed afterwards.
     pub(crate) fn cut_power(&mut self, random: &mut Random) {
         self.tree.cut_power(random);
         self.opens.iter_mut().for_each(|open| open.is_cut_off = true);
@@ -184,7 +187,7 @@ impl Disk {
         Self { device: self.device, tree, opens: Slab::new() }
     }
 
-    /// Drops all pages from the cache that are also on the device.
+    /// Drops all clean pages from the cache.
     pub(crate) fn drop_cache(&mut self) {
         self.tree.files_mut().for_each(Pages::drop_cache);
     }
@@ -279,7 +282,7 @@ impl Disk {
         }
         let inode = self.tree.inode_mut(ino);
         inode.opens += 1;
-        // An error that nobody has seen is reported to the next one who opens the file.
+        // If no open file has reported the last error yet, this one will.
         let errors_seen = inode.errors - u32::from(inode.is_error_new);
         let open = OpenFile { ino, flags, cursor: 0, errors_seen, is_cut_off: false };
         Ok(self.opens.insert(open) as usize)
@@ -477,7 +480,7 @@ impl Disk {
         self.report_error(file)
     }
 
-    /// Fails to write a file's bytes to the device.
+    /// Performs a sync that fails: a random part of the dirty pages reaches the device.
     pub(crate) fn fail_sync(&mut self, file: OpenId, random: &mut Random) -> Errno {
         let Ok(pages) = self.pages_mut(file) else { return Errno::IO };
         pages.fail_sync(random);

@@ -10,7 +10,6 @@ pub(crate) type DiskId = u32;
 /// The disk of programs that run on no host.
 const OWN: DiskId = 0;
 
-/// All disks.
 pub(crate) struct Disks {
     disks: Vec<Disk>,
     by_host: BTreeMap<IpAddr, DiskId>,
@@ -39,7 +38,7 @@ impl Disks {
         })
     }
 
-    /// Replaces the disk of a host. Files that are open on the old one stay open on it.
+    /// Replaces the disk of a host. Files that are open on the old disk can then only be closed.
     pub(crate) fn replace(&mut self, host: IpAddr, disk: Disk) {
         self.disks.push(disk);
         self.by_host.insert(host, self.disks.len() as DiskId - 1);

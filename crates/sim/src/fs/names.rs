@@ -170,7 +170,7 @@ impl Disk {
 }
 
 /// Returns the position of a name in its directory: a hash of the name (FNV-1a), so that it does
-/// not depend on other names, as in ext4 and btrfs.
+/// not depend on other names, as in ext4.
 fn position(name: &[u8]) -> u64 {
     let hash = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3);
     // Positions 0 and 1 are those of `.` and `..`, and no position is negative as an offset.

@@ -160,8 +160,8 @@ impl Pages {
         self.durable_len = self.len;
     }
 
-    /// Fails to write the dirty pages to the device. Some have reached it anyway. All are clean
-    /// from now on, so a later sync succeeds without the others.
+    /// Performs a sync that fails. Each dirty page reaches the device or is lost, at random. All of
+    /// them are clean afterwards, so a later sync succeeds without writing the lost pages.
     pub(super) fn fail_sync(&mut self, random: &mut Random) {
         for (&number, page) in self.live.iter_mut().filter(|(_, page)| page.dirty) {
             (page.dirty, page.lost) = (false, random.chance(500));
@@ -171,8 +171,8 @@ impl Pages {
         }
     }
 
-    /// Drops all clean pages from the cache. Pages that a sync has failed to write have the content
-    /// of the device from now on.
+    /// Drops all clean pages from the cache. Pages that a failed sync has lost revert to the
+    /// content on the device.
     pub(super) fn drop_cache(&mut self) {
         for (number, page) in &mut self.live {
             page.cached = page.dirty;
@@ -185,12 +185,13 @@ impl Pages {
     }
 
     /// Replaces the content with what remains after a power cut: the synced sectors, and a random
-    /// choice of the others. The file may have grown without the bytes, which are zeros then.
+    /// choice of the others. The new length may survive without the bytes, which then read as
+    /// zeros.
     pub(super) fn cut_power(&mut self, random: &mut Random) {
         let mut kept = self.durable.clone();
         let mut reached = self.durable_len;
         for (&number, page) in self.live.iter().filter(|(_, page)| page.dirty || page.lost) {
-            // All sectors, none, or any.
+            // None, about half, or all of the page's sectors.
             let per_mille = random.pick(&[0, 500, 1000]);
             for start in (0..PAGE_SIZE).step_by(SECTOR_SIZE) {
                 if random.chance(per_mille) {

@@ -160,8 +160,8 @@ impl Tree {
         self.journal.push(change);
     }
 
-    /// Writes the changes of names in a directory to the device, and earlier changes in other
-    /// directories that these depend on.
+    /// Writes the name changes in a directory to the device, and earlier changes in other
+    /// directories that they depend on.
     pub(super) fn commit(&mut self, dir: Ino) {
         let mut dirs = BTreeSet::from([dir]);
         let (mut committed, mut left) = (Vec::new(), Vec::new());
@@ -178,8 +178,9 @@ impl Tree {
         self.apply(committed.into_iter().rev());
     }
 
-    /// Takes the changes from the journal that a power cut leaves: a random number of the oldest
-    /// ones in each directory. A change of two directories is kept or lost in both.
+    /// Empties the journal, and returns the changes that survive a power cut: a random number of
+    /// the oldest changes in each directory. A change that affects two directories is kept or lost
+    /// in both.
     fn take_kept_changes(&mut self, random: &mut Random) -> Vec<NameChange> {
         let mut left = BTreeMap::new();
         for (dir, ..) in self.journal.iter().flatten() {

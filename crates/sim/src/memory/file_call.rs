@@ -76,8 +76,8 @@ const ENTRY_DECODERS: [(u8, EntryDecoder); 14] = [
     (opcode::MKDIRAT, |entry| FileCall::MakeDir { at: source_path(entry), mode: entry.len }),
 ];
 
-/// File calls that have an opcode on Linux but not here, because the simulated disk has no symbolic
-/// links.
+/// Opcodes of file calls that Linux has but the simulated kernel rejects, because the simulated
+/// disk has no symbolic links.
 pub(crate) const REFUSED_FILE_OPCODES: [u8; 1] = [opcode::SYMLINKAT];
 
 /// The opcodes that are file calls.
@@ -113,7 +113,7 @@ const PATH_MAX: usize = 4096;
 /// Looks up the open file of a descriptor.
 type FindOpenFile<'a> = &'a dyn Fn(RawFd) -> Result<OpenId, Errno>;
 
-/// A call under the contract of [`FileCall::call`].
+/// A file call whose caller keeps the contract of [`FileCall::call`].
 pub(crate) struct FileRequest(FileCall);
 
 impl FileRequest {
@@ -184,13 +184,13 @@ impl FileRequest {
         })
     }
 
-    /// Like [`read`](Self::read), for the other calls on descriptors.
+    /// Like [`read`](Self::read), for calls on descriptors other than reads and writes.
     fn read_on_file(&self, find: FindOpenFile<'_>) -> Result<DiskCall, Errno> {
         use FileCall as F;
         let offset = |at: u64| (at != CURSOR_OFFSET).then_some(at);
         Ok(match self.0 {
             F::Sync { fd, .. } => {
-                // The world syncs the file, because the sync may fail.
+                // The world performs the sync, because it decides whether the sync fails.
                 let device_use = DeviceUse::Sync(find(fd)?);
                 DiskCall { device_use, ..DiskCall::immediate((), |_, ()| Ok(0)) }
             }
@@ -205,7 +205,7 @@ impl FileRequest {
             F::Allocate { fd, mode: FALLOCATE_PUNCH_HOLE, offset, len } if len > 0 => {
                 DiskCall::immediate(find(fd)?, move |disk, file| disk.punch(*file, offset, len))
             }
-            // There are no pipes, so status flags have no effect.
+            // Neither advice nor status flags have an effect on a simulated file.
             F::Advise { fd, .. } | F::SetFlags { fd, .. } => {
                 DiskCall::immediate(find(fd)?, |_, _| Ok(0))
             }
@@ -228,8 +228,9 @@ impl FileRequest {
             F::SetModeOf { fd, mode } => DiskCall::immediate(find(fd)?, move |disk, file| {
                 disk.set_mode_of(disk.ino(*file), mode)
             }),
-            // There are no symbolic links, and files cannot be sent to sockets. Of the calls that
-            // also appear above, only those with unsupported flags reach this arm.
+            // Not simulated: symbolic links, locks, sending a file to a socket, and calls with
+            // unsupported flags. `read` and `read_transfer` have returned for all other calls
+            // listed here.
             F::Symlink { .. }
             | F::ReadLink { .. }
             | F::Lock { .. }
@@ -325,7 +326,7 @@ impl DiskCall {
         matches!(self.device_use, DeviceUse::Write | DeviceUse::SyncedWrite(_))
     }
 
-    /// Makes the call. For a sync, this does nothing yet, and a synchronous write is not synced.
+    /// Performs the call, except its syncs, which the world performs afterwards.
     pub(crate) fn perform(self, disk: &mut Disk) -> CallResult {
         (self.action)(disk, &self.memory)
     }

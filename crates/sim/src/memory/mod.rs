@@ -1,10 +1,10 @@
-//! Memory shared with the submitter. Only this module and the implementation of the trait use
+//! Memory shared with the submitter. Only this module and the implementation of `Kernel` use
 //! addresses. An address comes from a submission entry, or from an argument or a buffer ring. Under
 //! the contract of [`Kernel::enter`](annulus_kernel::Kernel::enter), the memory of an entry is
 //! valid and otherwise unused until the terminal completion.
 //! [`Kernel::register`](annulus_kernel::Kernel::register) guarantees the same for arguments and
-//! buffer rings. The types here have no other constructors, so their values may be used until that
-//! completion has been posted.
+//! buffer rings. The types here can be created only under these contracts, so their values may be
+//! used until the terminal completion has been posted.
 
 mod argument;
 mod buffer_entries;

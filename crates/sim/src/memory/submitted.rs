@@ -20,7 +20,7 @@ pub(crate) struct SubmittedEntry(Entry);
 impl SubmittedEntry {
     /// # Safety
     /// The entry must have been published under the contract of `Kernel::enter`. It may also
-    /// describe another call of the trait: then the memory it refers to must be valid during that
+    /// describe another call of `Kernel`: then the memory it refers to must be valid during that
     /// call, and the entry must not be used afterwards.
     pub(crate) unsafe fn new(entry: Entry) -> Self {
         Self(entry)

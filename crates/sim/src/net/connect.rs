@@ -10,7 +10,8 @@ use annulus_kernel::{Address, Domain};
 use rustix::io::Errno;
 use std::net::SocketAddr;
 
-/// How often an unanswered connect is retried (`tcp_syn_retries`). The delay doubles each time.
+/// Maximum number of retries of an unanswered connect (`tcp_syn_retries`). The delay doubles each
+/// time.
 const MAX_CONNECT_RETRIES: u8 = 6;
 const FIRST_RETRY_DELAY: Nanos = 1_000_000_000;
 
@@ -18,7 +19,8 @@ const FIRST_RETRY_DELAY: Nanos = 1_000_000_000;
 const AF_UNSPEC: u16 = 0;
 
 impl Net {
-    /// Starts a connect. Its outcome ends [`SocketState::Connecting`].
+    /// Starts a connect. While the outcome is unknown, the socket is in
+    /// [`SocketState::Connecting`].
     pub(crate) fn connect(&mut self, id: SocketId, to: &Address) -> Result<(), Errno> {
         let socket = self.socket(id);
         match (socket.domain, socket.is_datagram()) {

@@ -30,7 +30,8 @@ pub(crate) struct Datagram {
     /// If set, the bytes are several coalesced datagrams of this size.
     pub(crate) segment: Option<u16>,
     pub(crate) rights: Vec<FileId>,
-    /// The time of arrival, and the number of datagrams that the socket had dropped by then.
+    /// `at` is the time of arrival. `drops` is the number of datagrams that the socket had dropped
+    /// by then.
     pub(crate) at: Nanos,
     pub(crate) drops: u32,
     /// The socket whose send buffer the datagram uses.
@@ -97,8 +98,8 @@ impl DatagramQueue {
         self.datagrams.len() > MAX_UNIX_QUEUE_LEN
     }
 
-    /// Queues a datagram, or counts it as dropped if the buffer is full. Like on Linux, the last
-    /// one may exceed the buffer.
+    /// Queues a datagram, or counts it as dropped if the buffer is full. As on Linux, the last
+    /// queued datagram may exceed the buffer.
     pub(crate) fn receive(&mut self, datagram: Datagram, capacity: usize, coalesce: bool) -> bool {
         if self.held > 0 && self.held + DATAGRAM_OVERHEAD_BYTES > capacity {
             self.drops = self.drops.wrapping_add(1);

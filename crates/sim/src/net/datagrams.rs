@@ -27,8 +27,8 @@ pub(crate) struct SendOptions {
 }
 
 impl Net {
-    /// Sends a datagram with descriptors, which it takes on success. Returns EAGAIN if the sender
-    /// must wait.
+    /// Sends a datagram. A Unix socket passes the descriptors in `rights` and takes them on
+    /// success. Returns EAGAIN if the sender must wait.
     pub(crate) fn send_datagram(
         &mut self,
         id: SocketId,
@@ -74,7 +74,7 @@ impl Net {
     pub(super) fn charge(&mut self, datagram: &mut Datagram, id: SocketId) {
         datagram.sender = Some(id);
         let socket = self.socket_mut(id);
-        // The sender must exist as long as its datagram.
+        // Keeps the sender's slot until the datagram is uncharged.
         socket.events += 1;
         if let Some(queue) = &mut socket.datagrams {
             queue.charged += datagram.cost();

@@ -87,7 +87,8 @@ impl Flow {
 /// A link in one direction. Each transmission waits for the earlier ones.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Wire {
-    /// The time when the link becomes free, and the time when the last transmission arrives.
+    /// `free` is the time when the link becomes free. `last` is the time when the last transmission
+    /// arrives.
     free: Nanos,
     last: Nanos,
 }

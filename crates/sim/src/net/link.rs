@@ -25,11 +25,11 @@ pub struct Link {
     pub receive_buffer: u32,
     /// Bytes that the sending end can store until they arrive.
     pub send_buffer: u32,
-    /// How many of a thousand datagrams are lost.
+    /// Datagrams that are lost, per thousand.
     pub loss: u16,
-    /// How many of a thousand datagrams arrive twice.
+    /// Datagrams that arrive twice, per thousand.
     pub duplication: u16,
-    /// How many of a thousand datagrams are delayed, so that later ones can overtake them.
+    /// Datagrams that are delayed so that later ones can overtake them, per thousand.
     pub reordering: u16,
 }
 

@@ -299,7 +299,8 @@ impl Net {
         }
     }
 
-    /// Returns the process at the other end of a Unix socket, which is always this one.
+    /// Returns the credentials of the peer of a Unix socket, which is always this process. Without
+    /// a peer, the ids are invalid.
     pub(crate) fn peer_credentials(&self, id: SocketId) -> Result<Credentials, Errno> {
         let socket = self.socket(id);
         match &socket.unix {

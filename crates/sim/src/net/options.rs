@@ -1,6 +1,6 @@
-//! Socket options: those that the kernel crate's table lists for simulated sockets. Most are only
-//! stored. This network loses no connections and acknowledges at once. It has one interface, which
-//! has no name and no MTU limit.
+//! Socket options: those that the kernel crate's table lists for simulated sockets. Most are stored
+//! without an effect, because this network loses no connections, acknowledges at once, and has a
+//! single interface without a name or an MTU limit.
 
 use super::link::Link;
 use annulus_kernel::{Domain, Ip, OptionRow, SocketOption};

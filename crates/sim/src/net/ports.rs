@@ -75,7 +75,7 @@ impl Ports {
         Ok(port)
     }
 
-    /// Returns a free port, a different one each time.
+    /// Returns a free port. Consecutive calls return different ports.
     pub(crate) fn free_port(&mut self) -> Result<u16, Errno> {
         for _ in FIRST_EPHEMERAL_PORT..=u16::MAX {
             let port = self.next;

@@ -146,7 +146,7 @@ impl Socket {
     }
 
     /// Returns true if more can be read: bytes, or the end of the stream. Always false for a
-    /// datagram socket, for which Linux does not report it either.
+    /// datagram socket, as on Linux.
     #[inline]
     pub(crate) fn has_more(&self) -> bool {
         self.inbound.arrived > 0 || self.inbound.end == StreamEnd::Arrived

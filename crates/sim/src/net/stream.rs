@@ -29,8 +29,8 @@ impl Net {
         Err(Errno::AGAIN)
     }
 
-    /// Returns the bytes that a sender stores until its peer has them; for a Unix socket, until
-    /// they are read.
+    /// Returns how many bytes are in the sender's buffer: those that have not arrived at `peer`, or
+    /// on a Unix socket those that `peer` has not read.
     #[inline]
     fn kept_for(&self, peer: SocketId) -> usize {
         let peer = self.socket(peer);

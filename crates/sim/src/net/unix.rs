@@ -14,7 +14,8 @@ pub(crate) struct UnixPart {
     pub(crate) peer_name: Option<Address>,
     /// Descriptors passed with unread bytes.
     passed: VecDeque<PassedDescriptors>,
-    /// Number of bytes read so far: the offsets in `passed` count from the first byte.
+    /// Number of bytes read since the connection began. The offsets in `passed` count from the
+    /// first byte of the connection.
     read: u64,
     /// Descriptors passed with the bytes read last.
     received_rights: Vec<FileId>,

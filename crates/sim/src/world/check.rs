@@ -64,8 +64,8 @@ fn is_unaddressed(entry: &SubmittedEntry) -> bool {
     entry.off == 0 && entry.file_index == 0
 }
 
-/// Returns true if a send may have a destination address. Linux has this since 6.1, like zero-copy
-/// sendmsg.
+/// Returns true if a send may have a destination address. Linux 6.1 introduced both this and
+/// zero-copy sendmsg.
 fn is_addressed(entry: &SubmittedEntry, profile: &Profile) -> bool {
     entry.opcode == opcode::SEND
         && profile.has(opcode::SENDMSG_ZC)

@@ -29,8 +29,8 @@ impl World {
                 && work.call.as_ref().is_some_and(DiskCall::is_write)
                 && let Some(call) = work.call.take()
             {
-                // The power cut keeps a random choice of what was not synced. Full disks and bad
-                // requests would have failed.
+                // The result does not matter: the power cut below keeps a random choice of the
+                // unsynced bytes.
                 _ = call.perform(self.disks.at_mut(disk));
             }
             self.ops.put(id, op);

@@ -13,7 +13,7 @@ use std::net::IpAddr;
 use std::os::fd::RawFd;
 use std::time::Duration;
 
-/// Replaces the file of a real descriptor, which is never ready.
+/// The file id of all real descriptors of the process, which are never ready.
 const REAL_FILE: FileId = FileId::MAX;
 /// Events that are reported even if not requested.
 const ALWAYS_REPORTED: EventFlags = EventFlags::ERR.union(EventFlags::HUP);

@@ -11,7 +11,8 @@ use crate::timeline::Nanos;
 use rustix::io::Errno;
 
 impl World {
-    /// Makes a system call. The caller is blocked while the time passes.
+    /// Performs a file call as a system call: the time that the device needs passes before it
+    /// returns.
     pub(crate) fn file(&mut self, request: &FileRequest) -> Result<u32, Errno> {
         let host = self.net.host();
         if host.is_some_and(|host| self.net.is_down(host)) {
@@ -27,7 +28,8 @@ impl World {
     /// Returns the number that an open file has on a disk.
     fn open_file(&self, disk: DiskId, fd: i32) -> Result<OpenId, Errno> {
         match self.files.find(fd)?.1 {
-            // A file of another host's disk: the descriptor was passed through a Unix socket.
+            // The descriptor was passed from another host, or the disk of this host has been
+            // replaced.
             File::OnDisk(other, _) if other != disk => Err(Errno::XDEV),
             File::OnDisk(_, file) if self.disks.at(disk).is_cut_off(file) => Err(Errno::IO),
             File::OnDisk(_, file) => Ok(file),
@@ -44,7 +46,7 @@ impl World {
         disk.time_of(device_use).saturating_add(disk.device().draw_jitter(&mut self.random))
     }
 
-    /// Makes a call, and gives a file that it opens a descriptor.
+    /// Performs a call. If it opens a file, opens a descriptor for the file.
     pub(super) fn perform_call(&mut self, disk: DiskId, call: DiskCall) -> Result<usize, Errno> {
         let (opens, device_use) = (call.opens, call.device_use);
         if opens && !self.files.has_free() {
@@ -60,7 +62,7 @@ impl World {
         self.files.open(File::OnDisk(disk, answer as OpenId)).map(|fd| fd as usize)
     }
 
-    /// Makes a call that uses the device, which may fail.
+    /// Performs a call that uses the device, which may fail.
     fn perform_at_device(&mut self, disk: DiskId, call: DiskCall) -> Result<usize, Errno> {
         let (disk, random) = (self.disks.at_mut(disk), &mut self.random);
         let device = disk.device();
@@ -94,7 +96,7 @@ impl World {
                 || matches!(self.files.find(entry.fd), Ok((_, File::OnDisk(..)))))
     }
 
-    /// Makes a call at once, or delays it until the device is done.
+    /// Performs a call at once, or delays it until the device is done.
     #[inline(never)]
     pub(super) fn submit_file(
         &mut self,

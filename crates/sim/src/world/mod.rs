@@ -61,7 +61,8 @@ pub(crate) struct World {
     pub(crate) counts: Counts,
     faults: Faults,
     random: Random,
-    /// Draws the seeds of runtimes. It is separate so that these draws change no others.
+    /// Draws the seeds of runtimes. It is separate from `random`, so that these draws do not change
+    /// the rest of the run.
     runtime_seeds: Random,
     profile: Profile,
     rings: Slab<Ring>,

@@ -13,8 +13,8 @@ use rustix::event::PollFlags;
 use rustix::io::Errno;
 use std::os::fd::RawFd;
 
-/// The ring of an operation that has none. It is never looked up: such an operation posts nothing
-/// and selects no buffer.
+/// The ring number of operations that are system calls. It is never looked up, because these
+/// operations post no completion and select no buffer.
 const NO_RING: u32 = u32::MAX;
 
 impl World {

@@ -42,8 +42,8 @@ impl World {
         Outcome::Done(OpResult { failed: short && send.short_fails, ..OpResult::good(send.done) })
     }
 
-    /// Starts the notification of a completed zero-copy send, so that its completion is not the
-    /// last one.
+    /// If the operation is a zero-copy send, starts its notification and adds MORE to its
+    /// completion.
     pub(super) fn start_notification(&mut self, op: &mut Op, answer: OpResult) -> OpResult {
         let OpKind::Send(send) = &mut op.body else { return answer };
         if !send.zero_copy {

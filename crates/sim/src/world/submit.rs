@@ -80,7 +80,7 @@ impl World {
         })
     }
 
-    /// Makes the first attempt.
+    /// Makes the first attempt, and keeps the operation in flight unless it is done.
     fn start(&mut self, mut op: Op, entry: &SubmittedEntry) -> Option<OpResult> {
         match self.first_try(&mut op, entry) {
             Outcome::Done(answer) => {

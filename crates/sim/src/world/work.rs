@@ -157,7 +157,7 @@ impl World {
             return OpResult::error(Errno::NOENT);
         };
         if self.ops.peek(id).is_some_and(|op| matches!(op.body, OpKind::Notification(_))) {
-            // A completed target no longer exists.
+            // The send itself has completed, so Linux does not find it.
             return OpResult::error(Errno::NOENT);
         }
         if self.ops.peek(id).is_some_and(|op| matches!(op.body, OpKind::File(_))) {

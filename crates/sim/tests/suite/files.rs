@@ -179,7 +179,7 @@ fn power_cut_keeps_synced_data_and_may_lose_the_rest() {
     assert_eq!(fixture.read(file, 10, 0).unwrap(), b"other");
 }
 
-/// A sync makes the names of the directory durable that it syncs, and only those.
+/// Syncing a directory makes only the names in that directory durable.
 #[test]
 fn a_name_may_be_lost_until_its_directory_is_synced() {
     let (mut fixture, sim) = Fixture::simulated(Sim::builder(1));
@@ -200,7 +200,8 @@ fn a_name_may_be_lost_until_its_directory_is_synced() {
     };
     let lost = (0..40).filter(|seed| outcome(*seed) == Err(Errno::NOENT)).count();
     assert!((1..40).contains(&lost), "{lost} of 40 power cuts have lost the name");
-    // A rename between directories is durable in both at once, with what it depends on.
+    // The rename changes both directories. Syncing one of them makes it durable in both, together
+    // with the earlier changes that it depends on.
     fixture.rename("one/a", "two/c").unwrap();
     fixture.sync_directory("two");
     for seed in 0..20 {
