@@ -2,10 +2,11 @@
 //! then `nc 127.0.0.1 7000` several times.
 //!
 //! A line from one client reaches all other clients on all shards, and is copied once. Each shard
-//! has a group of its clients, and a channel takes a line to each other shard. No task is woken for
-//! a client that hears. Limits: one client per available descriptor, and further clients wait;
-//! 4 KiB per line. A client that does not read is reset once 64 KiB are waiting for it, and one
-//! that has vanished is disconnected. A silent client stays. SIGINT and SIGTERM end the server.
+//! sends the line to the group of its own clients, and to the other shards through channels.
+//! Sending a line to a client wakes no task. Limits: one client per available descriptor, and
+//! further clients wait; 4 KiB per line. A client that does not read is reset once 64 KiB are
+//! waiting for it, and one that has vanished is disconnected. A silent client stays. SIGINT and
+//! SIGTERM end the server.
 
 use annulus::io::AsyncRecv;
 use annulus::net::{KeepAlive, ListenOptions, SendGroup, SlowMembers, TcpStream};
@@ -19,9 +20,10 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 const SHARDS: usize = 3;
-/// Number of lines that may be on their way to a shard. Clients that say more wait.
+/// Maximum number of lines queued for another shard. When the queue is full, clients that send
+/// lines have to wait.
 const QUEUE: usize = 256;
-/// Number of bytes that may wait for a client that does not read.
+/// Maximum number of bytes queued for a client that does not read.
 const BEHIND: usize = 64 * 1024;
 /// An idle client that vanishes is detected after 25 seconds.
 const KEEP_ALIVE: KeepAlive =
@@ -29,7 +31,7 @@ const KEEP_ALIVE: KeepAlive =
 /// Maximum number of bytes per line.
 const LIMIT: usize = 4096;
 
-/// The group of the clients of a shard, and the way to the clients of other shards.
+/// The clients of this shard, and a channel to each other shard.
 struct Room {
     here: SendGroup,
     elsewhere: Vec<Sender<SharedBytes>>,
@@ -76,7 +78,7 @@ async fn chat(stream: TcpStream, peer: SocketAddr, room: Rc<Room>) -> io::Result
     let (mut from, to) = stream.split();
     let member = room.here.add(&to);
     let mut lines = (&mut from).lines(LIMIT);
-    // A client that is disconnected because it does not read says nothing more.
+    // Also ends when the group disconnects the client because it does not read.
     while let Some(line) = lines.next_line().await? {
         let line = SharedBytes::from(format!("{peer}: {line}\n").into_bytes());
         room.here.send_except(line.clone(), member);

@@ -303,7 +303,8 @@ struct Segment {
 /// The end of the log, to which only [`write`] appends.
 struct Tail {
     file: Rc<File>,
-    /// Whether the file may have bytes after the durable ones, or lack them on the device.
+    /// Whether the file may contain bytes after the durable ones, which the device may or may not
+    /// have.
     is_uncertain: bool,
     /// The offset of the next record.
     next: u64,

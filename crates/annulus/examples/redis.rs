@@ -4,11 +4,11 @@
 //! It supports PING, ECHO, GET, SET (with EX and PX), MGET, MSET, DEL, EXISTS, INCR, INCRBY,
 //! EXPIRE, TTL, SUBSCRIBE, PSUBSCRIBE, UNSUBSCRIBE, PUNSUBSCRIBE, PUBLISH, HELLO (RESP2 and RESP3),
 //! RESET, QUIT, and what clients ask first. A subscriber that is 32 MiB behind is disconnected, as
-//! by redis-server. Commands are parsed in the memory into which the
-//! kernel received them. Answers to commands that arrive together are sent together. Limits: 10,000
-//! clients (the last argument), and further ones get an error at once, as from redis-server; 64 MiB
-//! per command and per answer. Stored data is unlimited, and a silent client may stay for any time.
-//! SIGINT and SIGTERM end the server once queued answers have been sent; the data is lost.
+//! by redis-server. Commands are parsed in the memory into which the kernel received them. Answers
+//! to commands that arrive together are sent together. Limits: 10,000 clients (the last argument),
+//! and further ones get an error at once, as from redis-server; 64 MiB per command and per answer.
+//! Stored data is unlimited, and a silent client may stay for any time. SIGINT and SIGTERM end the
+//! server once queued answers have been sent; the data is lost.
 
 use annulus::SharedBytes;
 use annulus::net::{
@@ -35,9 +35,9 @@ const KEEP_ALIVE: KeepAlive =
 /// Maximum number of expired keys removed per poll. It is small, because the loop only checks for
 /// input from clients after 61 polls.
 const EXPIRED_AT_ONCE: usize = 4;
-/// Number of bytes that may wait for a subscriber.
+/// Maximum number of bytes queued for a subscriber.
 const BEHIND: usize = 32 << 20;
-/// How long a refused client may take to end.
+/// Time in which a refused client must close its connection.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 fn main() -> io::Result<()> {
@@ -51,8 +51,8 @@ fn main() -> io::Result<()> {
         annulus::spawn(expire(store.clone()));
         loop {
             let (stream, _peer) = listener.accept().await?;
-            // Each served client holds the store, and so do this task and the task that removes
-            // expired keys.
+            // Each served client holds a reference to the store, and so do this task and the task
+            // that removes expired keys.
             if Rc::strong_count(&store) < most + 2 {
                 annulus::spawn(serve(stream, store.clone()));
             } else {
@@ -301,13 +301,13 @@ impl<'a> Words<'a> {
 struct Store {
     /// The subscribers, by the version of their protocol: 2 and 3.
     subscribers: HashMap<Subject, [SendGroup; 2]>,
-    /// The group that was sent to last. It is flushed before another is sent to, so that a client in
-    /// several groups gets messages in order.
+    /// The group that received the last message. It is flushed before another group receives a
+    /// message, so that a client in several groups gets messages in order.
     last: Option<(Subject, usize, SendGroup)>,
     values: HashMap<Vec<u8>, Vec<u8>>,
     /// When keys with a time to live expire.
     deadlines: HashMap<Vec<u8>, Instant>,
-    /// The same keys, ordered by the time at which they expire.
+    /// The keys in `deadlines`, ordered by the time at which they expire.
     ends: BTreeSet<(Instant, Vec<u8>)>,
 }
 
@@ -463,7 +463,7 @@ impl Store {
         confirm(out, client, kind, Some(name));
     }
 
-    /// Ends a subscription. A group without subscribers goes.
+    /// Ends a subscription. Removes the groups of the subject if they have no subscribers left.
     fn unsubscribe(&mut self, client: &mut Client, subject: &Subject) {
         let place = client.memberships.iter().position(|(known, _)| known == subject);
         let Some(place) = place else { return };
@@ -505,7 +505,7 @@ impl Store {
         }
     }
 
-    /// Changes the version of a client's protocol, in which messages reach it from now on.
+    /// Changes a client's protocol version. Later messages use the new version.
     fn change_version(&mut self, client: &mut Client, version: usize) {
         for (subject, id) in &mut client.memberships {
             if let Some(groups) = self.subscribers.get(subject) {
@@ -692,7 +692,7 @@ fn is_for_subscribers(name: &[u8]) -> bool {
     names.contains(&name)
 }
 
-/// Answers a change of subscriptions with the number of those that are left.
+/// Confirms a change of subscriptions, with the number of subscriptions that are left.
 fn confirm(out: &mut Vec<u8>, client: &Client, kind: &str, name: Option<&[u8]>) {
     number(out, if client.version == 3 { b'>' } else { b'*' }, 3);
     bulk(out, Some(kind.as_bytes()));
@@ -725,7 +725,8 @@ fn hello(out: &mut Vec<u8>, version: usize) {
 /// Returns true if a channel matches a pattern, in which `?` is any byte, `*` any bytes, `[a-c]` one
 /// of a set, `[^a-c]` one that is not, and a backslash takes the next byte as it is.
 fn matches(mut pattern: &[u8], mut channel: &[u8]) -> bool {
-    // What follows the last star, and where that was tried.
+    // The pattern after the last star, and the position in the channel up to which the star
+    // matches.
     let mut star: Option<(&[u8], &[u8])> = None;
     loop {
         if let [b'*', rest @ ..] = pattern {
@@ -749,7 +750,8 @@ fn matches(mut pattern: &[u8], mut channel: &[u8]) -> bool {
     }
 }
 
-/// Returns the pattern after its first part, which is not a star, if that matches a byte.
+/// Matches a byte with the first part of a pattern, which must not be a star. Returns the rest of
+/// the pattern if it matches.
 fn match_one(pattern: &[u8], byte: u8) -> Option<&[u8]> {
     let (is_match, rest) = match pattern {
         [] => return None,
@@ -760,7 +762,8 @@ fn match_one(pattern: &[u8], byte: u8) -> Option<&[u8]> {
     is_match.then_some(rest)
 }
 
-/// Returns true if the set at the start of a pattern contains a byte, and the pattern after it.
+/// Returns true if the set at the start of a pattern contains a byte. Also returns the pattern
+/// after the set.
 fn in_set(pattern: &[u8], byte: u8) -> (bool, &[u8]) {
     let negated = pattern.first() == Some(&b'^');
     let (mut rest, mut is_in) = (&pattern[usize::from(negated)..], false);

@@ -1,5 +1,5 @@
 //! An echo server on every core: one runtime per CPU. Each new connection goes to the runtime with
-//! the fewest.
+//! the fewest connections.
 //!
 //! Run `cargo run --release -p annulus --example shards -- 127.0.0.1:7000`, then `nc 127.0.0.1
 //! 7000`. Limits: one client per available descriptor, and further clients wait; 256 KiB per

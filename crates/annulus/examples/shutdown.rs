@@ -1,5 +1,5 @@
 //! A graceful shutdown. Run `cargo run --release -p annulus --example shutdown -- 127.0.0.1:7000
-//! 5`, then `nc 127.0.0.1 7000`, and press ctrl-c here.
+//! 5`, then `nc 127.0.0.1 7000` in another terminal, and press ctrl-c in the first one.
 //!
 //! The server answers lines, each after a second of work. On SIGINT or SIGTERM it stops accepting,
 //! lets each connection finish its current line, and aborts connections that have not ended within

@@ -71,7 +71,8 @@ pub(crate) async fn server(address: String, root: String, most: usize) -> io::Re
     }
 }
 
-/// Serves a connection. Without a place among the served connections, its request gets a 503.
+/// Serves a connection. `place` is `None` if too many connections are open; the request then gets a
+/// 503.
 #[expect(clippy::manual_async_fn, reason = "an `async fn` keeps its arguments twice")]
 fn serve(
     mut stream: TcpStream,

@@ -237,7 +237,7 @@ fn a_dropped_stream_keeps_bytes_in_flight() {
         }
         assert_eq!(count, 20_000);
         let (mut one, other) = tcp_pair().await?;
-        // More than fits into the buffer, so it is still in flight.
+        // More than fits into the buffer, so the send is still in flight.
         one.send(vec![5; 20_000].into_boxed_slice()).await?;
         yield_now().await;
         one.abort();

@@ -67,7 +67,8 @@ fn child_with_ignored_signals() {
             raise(signal)?;
         }
         raise(Number::USR2)?;
-        // If several had arrived, the first one in the list would be received first.
+        // `recv` prefers signals that come earlier in the list, so it would return an ignored
+        // signal first.
         assert_eq!(caught.recv().await?, Signal::SIGUSR2);
         assert!(touch(interrupted).is_none());
         let goes_on = until_terminated(async {
@@ -97,7 +98,8 @@ fn child_with_ignored_signals() {
     );
 }
 
-/// The standard library ignores SIGPIPE, and ignoring SIGCHLD protects nothing.
+/// Programs ignore signals to survive them. That does not apply here: the standard library ignores
+/// SIGPIPE in every program, and SIGCHLD ends no process.
 #[test]
 fn sigpipe_and_sigchld_are_caught_even_if_ignored() {
     assert_passes(&mut rerun!(child_with_usual_signals));
@@ -118,7 +120,7 @@ fn child_with_usual_signals() {
     });
 }
 
-/// How a child behaves once it has been asked to end.
+/// What a child is doing when the second signal arrives.
 const MODES: [&str; 4] = ["behind", "blocking", "busy", "ctrl_c"];
 
 #[test]

@@ -70,7 +70,7 @@ pub(crate) struct Here<T>(pub(crate) T);
 
 // SAFETY: the tests move none of these values to another thread.
 unsafe impl<T> Send for Here<T> {}
-// SAFETY: as above.
+// SAFETY: the tests share none of these values between threads.
 unsafe impl<T> Sync for Here<T> {}
 
 /// Returns a waker that wakes nothing and owns a value, which is dropped with the last clone.
@@ -107,8 +107,8 @@ thread_local! {
     static CLONE_PANICS: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Returns a waker that wakes nothing. From now on, cloning any such waker panics if `panics` is
-/// true.
+/// Returns a waker that wakes nothing. If `panics` is true, cloning any waker from this function
+/// panics until it is called with false.
 pub(crate) fn waker_whose_clone_panics(panics: bool) -> Waker {
     const TABLE: &RawWakerVTable = &RawWakerVTable::new(
         |_| {

@@ -25,8 +25,8 @@ const OPENDIR: u32 = 27;
 /// Number of bytes in each file.
 pub(crate) const LEN: usize = 1000;
 
-/// A mounted file system. It contains a file of every name except `missing`. Dropping it unmounts
-/// it, and calls that hang then fail.
+/// A mounted file system. It contains a file under every name except `missing`. Dropping it
+/// unmounts it, and calls that hang then fail.
 pub(crate) struct Mounted {
     at: PathBuf,
     hangs: Arc<AtomicBool>,

@@ -23,8 +23,8 @@ pub(crate) fn command(path: &str) -> Command {
     command
 }
 
-/// Runs such a command, and panics with its output unless exactly one test ran and passed. With a
-/// filter that matches no test, the command would succeed too.
+/// Runs a command from [`rerun!`], and panics with its output unless exactly one test ran and
+/// passed. The command also succeeds if its filter matches no test, so the output is checked.
 pub(crate) fn assert_passes(command: &mut Command) {
     assert_passed(&command.output().expect("the test program does not start"));
 }
@@ -36,8 +36,8 @@ pub(crate) fn assert_passed(output: &Output) {
     assert!(status.success() && text.contains("test result: ok. 1 passed"), "{status}: {text}");
 }
 
-/// Returns true if this process runs only this test. Otherwise, runs it in such a process, where it
-/// must pass.
+/// Returns true if this process runs only this test. Otherwise runs the test in a process of its
+/// own, where it must pass.
 pub(crate) fn is_alone(mut test: Command) -> bool {
     const ALONE: &str = "ANNULUS_TEST_ALONE";
     if std::env::var_os(ALONE).is_none() {

@@ -131,7 +131,8 @@ fn a_direct_write_in_flight_at_a_power_cut_may_be_torn() -> io::Result<()> {
         network.time_limit(10_000 * SECOND);
         let faults = network.clone();
         network.client("test", async move {
-            // The sync of the length takes a write, too.
+            // The server's sync takes an hour, because it writes the length. The direct write is in
+            // flight when the power fails.
             sleep(3700 * SECOND).await;
             faults.power_cut("server")?;
             sleep(SECOND).await;

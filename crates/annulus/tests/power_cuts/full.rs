@@ -15,8 +15,8 @@ const PAGE: u64 = 4096;
 /// The environment variable with the directory of the small file system.
 const DIRECTORY: &str = "ANNULUS_SMALL_DISK";
 
-/// Fills the file system, and goes on as a program does that recovers: truncates, writes again, and
-/// frees space.
+/// Fills the file system, and then continues as a program would after the error: truncates the
+/// file, writes again, and frees space.
 async fn fill(directory: PathBuf) -> io::Result<()> {
     let path = directory.join("file");
     let file = File::create(&path).await?;
@@ -33,7 +33,7 @@ async fn fill(directory: PathBuf) -> io::Result<()> {
     // Bytes that are there can be overwritten, and are durable.
     file.write_all_at(vec![2; PAGE as usize], 0).await.0?;
     file.sync_all().await?;
-    // A truncation frees space for exactly as much, and needs none itself.
+    // Truncating a file needs no free space, and makes exactly as much space as it removes.
     file.set_len(len - PAGE - 100).await?;
     file.write_all_at(vec![3; PAGE as usize + 100], len - PAGE - 100).await.0?;
     let refused = file.write_all_at(vec![4], len).await.0.expect_err("the disk is full again");

@@ -28,7 +28,7 @@ const SEGMENT: u64 = 20_000;
 const PATIENCE: Duration = Duration::from_millis(500);
 /// The pause of a client before it connects again.
 const PAUSE: Duration = Duration::from_millis(20);
-/// When the faults end, and when the run has failed.
+/// When the faults end, and when an unfinished run fails.
 const CALM_AFTER: Duration = Duration::from_secs(2);
 const LIMIT: Duration = Duration::from_secs(60);
 /// Number of seeds in CI, unless `ANNULUS_SIM_SEEDS` is set.

@@ -10,7 +10,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 const RATE: u64 = 2 * 1024 * 1024;
 const SIZE: u64 = 128 * 1024 * 1024;
 
-/// Allows one disk at a time, since the tests of a file run in parallel.
+/// Allows one disk at a time, since tests run in parallel.
 static ONE: Mutex<()> = Mutex::new(());
 
 /// A mounted and throttled disk, unmounted on drop.

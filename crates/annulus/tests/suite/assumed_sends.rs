@@ -78,7 +78,7 @@ fn read_exact(mut from: impl Read, count: usize) -> io::Result<Vec<u8>> {
     Ok(got)
 }
 
-/// One send carries 64 chunks, so these take two sends.
+/// One send carries at most 64 chunks, so 100 chunks take two sends.
 async fn many_chunks() -> io::Result<()> {
     let (mut stream, peer) = half_pair().await?;
     let bytes = pattern(300);

@@ -126,7 +126,7 @@ fn a_finished_task_leaves_its_set_whatever_the_remaining_budget() {
     runtime.block_on(async {
         let mut set: JoinSet<_> = (0..3).map(|number| async move { number }).collect();
         while !set.is_empty() {
-            // Takes the results of all finished tasks.
+            // Uses up the whole budget of this poll.
             consume_budget().await;
             while set.try_join_next().is_some() {}
         }

@@ -211,8 +211,8 @@ fn a_name_may_be_lost_until_its_directory_is_synced() {
     }
 }
 
-/// Syncs a file twice through each of two descriptors, once the device fails, and opens it again
-/// before and after an error has been reported.
+/// `one` and `other` are open when a sync fails. `late` is opened after `one` has reported the
+/// failure.
 #[test]
 fn a_failed_sync_is_reported_once_per_open_file() {
     let (mut fixture, sim) = Fixture::simulated(Sim::builder(1));

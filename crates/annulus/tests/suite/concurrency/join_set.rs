@@ -132,7 +132,7 @@ fn a_dropped_join_next_loses_nothing() {
     });
 }
 
-/// The set wakes the task that polled it last, although another one polled it before.
+/// The set wakes the task that polled it last, although another task polled it before.
 #[test]
 fn a_set_can_move_to_another_task() {
     run(async {
@@ -164,8 +164,6 @@ fn join_all_returns_all_or_the_first_panic() {
     });
 }
 
-/// The end of the runtime drops the tasks, and the set in the root future then finds that they have
-/// ended.
 #[test]
 fn a_set_that_outlives_its_runtime_reports_its_tasks_as_cancelled() {
     let drops = Drops::default();

@@ -166,7 +166,7 @@ pub(crate) async fn a_wait_for_either_direction_returns_what_is_ready() -> io::R
     let mut guard = one.ready(either).await?;
     assert_eq!(guard.interest(), either);
     guard.clear_ready();
-    // Both are still true, so the next wait finds at least one of them.
+    // Both directions are still ready, so the next wait finds at least one of them.
     assert!(
         [either, Interest::READABLE, Interest::WRITABLE]
             .contains(&one.ready(either).await?.interest())
@@ -265,7 +265,7 @@ pub(crate) async fn dropped_waits_leave_nothing() -> io::Result<()> {
     one.read_exact(&mut got)?;
     assert_eq!(&got, b"still open");
     drop(one);
-    // The poll operation keeps it open until the operation has ended.
+    // The poll operation keeps the descriptor open until the operation has ended.
     let end = async {
         while other.read(&mut [0; 9]).is_err() {
             yield_now().await;

@@ -45,7 +45,7 @@ pub(crate) async fn a_client_connects_from_the_given_address() -> io::Result<()>
 }
 
 /// A reset crosses the network on its own. If a connection is accepted before its reset arrives, it
-/// has an address; the test then tries again with another one.
+/// has an address; the test then tries again with another connection.
 pub(crate) async fn a_reset_before_the_accept_is_counted() -> io::Result<()> {
     let aborted = || counters().unwrap().aborted_accepts;
     let listener = TcpListener::bind("127.0.0.1:0")?;
@@ -228,8 +228,8 @@ pub(crate) async fn an_address_is_free_at_once_for_another_socket() -> io::Resul
     let client = TcpStream::connect(address).await?;
     drop((client, listener.accept().await?));
     drop(listener);
-    // The stream closes at the end of this turn or, with a polling kernel thread, once that thread
-    // has taken the cancel.
+    // The listener closes at the end of this turn or, with a polling kernel thread, once that
+    // thread has taken the cancel.
     while TcpStream::connect(address).await.is_ok() {
         sleep(Duration::from_millis(1)).await;
     }
@@ -335,7 +335,7 @@ pub(crate) async fn a_close_waits_for_sent_bytes() -> io::Result<()> {
     let (mut one, mut other) = pair().await?;
     let before = streams();
     let bytes = pattern(1_000_000);
-    // The close is dropped at its first poll, twice; accepted bytes are still sent.
+    // The send is dropped after one poll, but its bytes have been accepted and are still sent.
     _ = touch(one.send(bytes.clone()));
     let close = spawn(one.close());
     yield_now().await;
@@ -346,7 +346,7 @@ pub(crate) async fn a_close_waits_for_sent_bytes() -> io::Result<()> {
     assert!(other.recv().await?.is_none());
     let (one, other) = pair().await?;
     other.abort();
-    // Either the receive that the close ends sees the reset, or the reset has not arrived yet.
+    // The close returns the reset only if it has arrived in time.
     sleep(Duration::from_millis(5)).await;
     _ = one.close().await;
     let (mut one, other) = pair().await?;

@@ -88,7 +88,7 @@ fn check_wrapped(error: &io::Error, number: i32) {
     assert_eq!(error.kind(), cause.kind(), "{error}");
     assert_eq!(error.raw_os_error(), None, "{error} has no text of its own");
     assert!(error.source().is_none(), "the text of the cause is printed twice");
-    // As `io::Error::other` of another library wraps it.
+    // Other libraries wrap errors in `io::Error::other`, sometimes twice.
     assert_eq!(raw_os_error(&io::Error::other(io::Error::other(cause))), Some(number));
 }
 
@@ -135,7 +135,7 @@ pub(crate) async fn errors_of_files_and_processes_keep_kind_and_number() -> io::
     check_wrapped(&fs::copy(missing, "x").await.unwrap_err(), libc::ENOENT);
     check_wrapped(&fs::read_dir(missing).await.map(drop).unwrap_err(), libc::ENOENT);
     check_wrapped(&Command::new(missing).spawn().map(drop).unwrap_err(), libc::ENOENT);
-    // The kind of this one says more than the number.
+    // The kind of this error says more than its number.
     let outside = OpenOptions::new().read(true).beneath(true).open("/etc/passwd").await;
     let error = outside.unwrap_err();
     assert_eq!(

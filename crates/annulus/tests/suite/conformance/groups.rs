@@ -48,7 +48,8 @@ async fn next_number(peer: &mut TcpStream, len: usize) -> io::Result<usize> {
 }
 
 pub(crate) async fn every_member_gets_every_message_in_order() -> io::Result<()> {
-    // More than all messages: on a simulated network, even peers that read are behind.
+    // The limit is above the size of all messages: on a simulated network, even peers that read are
+    // behind.
     let group = SendGroup::new(SlowMembers::Disconnect).limit(64 << 20);
     let joined = join_many(&group, 12).await?;
     let messages: Vec<_> = (0..300).map(|number| message(number, 8 + number * 37 % 9000)).collect();
@@ -118,7 +119,7 @@ pub(crate) async fn a_slow_member_is_disconnected() -> io::Result<()> {
     let counts = group.counts();
     assert_eq!((counts.disconnected, counts.failed), (1, 0));
     let mut slow = joined.remove(0);
-    // Its task finds out, and closes the connection.
+    // The next receive and send of the slow member fail.
     assert!(!matches!(slow.receiving.recv().await, Ok(Some(_))));
     assert!(slow.sending.send("late").await.is_err());
     drop((slow.receiving, slow.sending));
@@ -166,7 +167,7 @@ pub(crate) async fn a_slow_member_gets_the_latest_message() -> io::Result<()> {
     let mut sent = 0;
     while group.counts().replaced < 10 {
         assert!(sent < MANY, "a member that does not read keeps all messages");
-        // Two messages of a turn. The last one remains.
+        // Of two messages that are sent in one turn, only the second remains.
         group.send(message(sent, LARGE));
         group.send(message(sent + 1, LARGE));
         group.flush();
@@ -214,7 +215,7 @@ pub(crate) async fn members_that_reset_together_are_reported() -> io::Result<()>
 pub(crate) async fn a_stream_that_no_longer_exists_is_no_member() -> io::Result<()> {
     let group = SendGroup::new(SlowMembers::Skip);
     let (one, other) = (join(&group).await?, join(&group).await?);
-    // Neither a dropped stream nor one that was rejoined is kept open by the group.
+    // The group keeps neither a dropped stream nor a reunited stream open.
     drop((one.receiving, one.sending));
     let stream = TcpStream::reunite(other.receiving, other.sending).expect("halves of one stream");
     group.send("to none".to_owned().into_bytes());

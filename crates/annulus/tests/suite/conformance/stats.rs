@@ -83,7 +83,7 @@ pub(crate) async fn polls_are_measured() -> io::Result<()> {
 pub(crate) async fn stats_count_lent_buffers_and_bytes() -> io::Result<()> {
     let (mut client, mut server) = pair().await?;
     let rest = stats().await?;
-    // The client sends single bytes, which cannot be split.
+    // A single byte cannot arrive in parts.
     server.send("7").await?;
     let lease = client.recv().await?.expect("the stream ended too early");
     let lent = stats().await?;
