@@ -51,7 +51,6 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const KEEP_ALIVE: KeepAlive =
     KeepAlive { time: Duration::from_secs(10), interval: Duration::from_secs(5), retries: 3 };
 
-/// The settings of a log.
 #[derive(Clone)]
 pub(crate) struct Config {
     pub(crate) dir: PathBuf,
@@ -105,7 +104,6 @@ async fn cancel_on_signal(stop: CancellationToken) -> io::Result<()> {
 
 // # Clients
 
-/// A record to append.
 struct Append {
     producer: u64,
     sequence: u64,

@@ -119,7 +119,6 @@ async fn serve(stream: TcpStream, store: Rc<RefCell<Store>>) -> io::Result<()> {
     }
 }
 
-/// A client that is being served.
 struct Client {
     to: SendHalf,
     /// The version of the protocol.
@@ -277,7 +276,6 @@ impl Command {
     }
 }
 
-/// The words of a command.
 struct Words<'a> {
     command: &'a Command,
     input: &'a [u8],

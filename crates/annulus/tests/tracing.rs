@@ -35,7 +35,6 @@ impl Notes {
     }
 }
 
-/// The fields of a span or an event.
 struct Fields(String);
 
 impl Visit for Fields {
@@ -145,7 +144,6 @@ fn a_poll_that_blocks_the_loop_is_a_warning() {
     assert!(warnings.iter().any(|warning| warning.contains(&place)), "{warnings:?}");
 }
 
-/// Panics at each event and span.
 struct Panics;
 
 impl Subscriber for Panics {

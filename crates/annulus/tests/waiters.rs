@@ -36,7 +36,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 use waiters::{PermitQueue, Wait, WaiterId, Waiters};
 
-/// Number of tasks in a run.
 const TASKS: usize = 6;
 
 /// A waker that remembers whether it was woken.

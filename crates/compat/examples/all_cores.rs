@@ -169,7 +169,6 @@ async fn metrics(State(app): State<App>) -> String {
     annulus::stats::prometheus(stats.iter().map(|(shard, stats)| (&**shard, stats))) + &own
 }
 
-/// The database's address and user.
 #[derive(Clone)]
 struct Postgres {
     socket: String,

@@ -164,7 +164,6 @@ async fn hello(_: Request<Incoming>) -> Result<Response<Full<Bytes>>, Infallible
     Ok(Response::new(Full::new(Bytes::from_static(b"hello!"))))
 }
 
-/// Echoes all bytes that it reads.
 async fn copy(mut stream: impl AsyncRead + AsyncWrite + Unpin) -> io::Result<()> {
     let mut buffer = [0; 16 * 1024];
     loop {

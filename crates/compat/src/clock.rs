@@ -24,7 +24,6 @@ pub(crate) struct Origin {
 }
 
 impl Origin {
-    /// Records the current time of the standard clock and of the thread's runtime.
     #[expect(
         clippy::disallowed_methods,
         reason = "the library uses instants of the standard clock, which is read only here"
@@ -33,7 +32,6 @@ impl Origin {
         Self { standard: Instant::now(), runtime: annulus::time::Instant::now() }
     }
 
-    /// Returns the current time as the library's instant.
     pub(crate) fn now(&self) -> Instant {
         self.standard + self.runtime.elapsed()
     }

@@ -47,7 +47,6 @@ impl<T> OnThread<T> {
 }
 
 impl<T: ?Sized> OnThread<T> {
-    /// Binds a boxed value to this thread.
     #[track_caller]
     pub(crate) fn boxed(value: Pin<Box<T>>) -> Self {
         let made_at = Location::caller();

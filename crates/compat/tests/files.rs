@@ -13,20 +13,17 @@ use tower_http::services::ServeDir;
 /// More than a single read returns.
 const FILE_BYTES: usize = 300_000;
 
-/// A response.
 struct Answer {
     head: String,
     body: Vec<u8>,
 }
 
 impl Answer {
-    /// Returns the value of a header.
     fn field(&self, name: &str) -> &str {
         let line = self.head.lines().find(|line| line.starts_with(&format!("{name}: ")));
         line.unwrap_or_else(|| panic!("no {name} in {}", self.head)).split_once(": ").unwrap().1
     }
 
-    /// Checks the status and body.
     #[track_caller]
     fn is(&self, status: u16, body: &[u8]) {
         assert!(self.head.starts_with(&format!("HTTP/1.1 {status} ")), "{}", self.head);

@@ -21,7 +21,6 @@ use std::net::SocketAddr;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-/// Size of the large body.
 const LARGE_BODY_BYTES: usize = 3_000_000;
 
 #[derive(Clone, Copy)]
@@ -68,7 +67,6 @@ fn serve(version: Version, listener: TcpListener) {
     });
 }
 
-/// A client for either version.
 enum Client {
     One(hyper::client::conn::http1::SendRequest<Full<Bytes>>),
     Two(hyper::client::conn::http2::SendRequest<Full<Bytes>>),

@@ -103,14 +103,12 @@ impl Postgres {
         self.directory.path().join(format!(".s.PGSQL.{}", self.port))
     }
 
-    /// Connects over an annulus TCP socket.
     async fn over_tcp(&self) -> Result<Session, Failure> {
         let stream = TcpStream::connect(("127.0.0.1", self.port)).await?;
         let (client, connection) = self.config().connect_raw(stream, NoTls).await?;
         Ok(Session::new(client, connection))
     }
 
-    /// Connects over an annulus Unix socket.
     async fn over_unix(&self) -> Result<Session, Failure> {
         let stream = UnixStream::connect(self.socket()).await?;
         let (client, connection) = self.config().connect_raw(stream, NoTls).await?;

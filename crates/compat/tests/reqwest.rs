@@ -13,7 +13,6 @@ use futures_util::future::try_join_all;
 use reqwest::{Client, StatusCode};
 use std::time::Duration;
 
-/// Size of the large body.
 const LARGE_BODY_BYTES: usize = 3_000_000;
 
 fn router() -> Router {

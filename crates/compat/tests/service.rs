@@ -33,7 +33,6 @@ impl Client {
         String::from_utf8(head).unwrap()
     }
 
-    /// Reads the status and text of a response.
     fn answer(&mut self) -> (u16, String) {
         let head = self.head();
         let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));

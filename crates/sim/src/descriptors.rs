@@ -22,7 +22,6 @@ pub(crate) enum File {
     Timer(u32),
 }
 
-/// The number of an open file.
 pub(crate) type FileId = u32;
 
 /// A watched file and the descriptor under which it was registered: the key in an epoll instance.
@@ -59,7 +58,6 @@ impl Descriptors {
         self.limit.saturating_sub(self.len())
     }
 
-    /// Returns the number of open descriptors.
     pub(crate) fn len(&self) -> usize {
         self.table.len() - self.free.len()
     }
@@ -136,7 +134,6 @@ impl Descriptors {
         hidden.map(|(_, open)| open.file)
     }
 
-    /// Returns all open descriptors and their files.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (RawFd, File)> {
         let open = (FIRST_DESCRIPTOR..).zip(&self.table);
         open.filter_map(|(fd, id)| Some((fd, self.files.at((*id)?).file)))

@@ -25,7 +25,6 @@ pub(crate) struct MemoryRange {
     len: usize,
 }
 
-/// A checksum of a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Checksum(u64);
 
@@ -75,7 +74,6 @@ impl MemoryRange {
         count
     }
 
-    /// Copies all bytes of the range.
     pub(crate) fn bytes(self) -> Vec<u8> {
         let mut bytes = VecDeque::with_capacity(self.len);
         self.append_to(&mut bytes);
@@ -90,14 +88,12 @@ impl MemoryRange {
         }
     }
 
-    /// Writes the result of `statx`.
     pub(crate) fn put_stat(self, stat: &FileStat) {
         let start = std::ptr::from_ref(stat).cast::<u8>();
         // SAFETY: the structure consists of integers without padding.
         self.put(unsafe { std::slice::from_raw_parts(start, size_of::<FileStat>()) });
     }
 
-    /// Returns the address of the first byte.
     pub(crate) fn address(self) -> u64 {
         self.address
     }

@@ -13,7 +13,6 @@ use annulus_ring::op::poll;
 use rustix::io::Errno;
 use std::collections::{BTreeSet, VecDeque};
 
-/// An operation in flight.
 #[derive(Debug)]
 pub(crate) struct Op {
     pub(crate) user_data: u64,
@@ -54,7 +53,6 @@ pub(crate) enum OpKind {
     Never,
 }
 
-/// A receive.
 #[derive(Debug)]
 pub(crate) struct ReceiveOp {
     pub(crate) into: Destination,
@@ -102,7 +100,6 @@ pub(crate) enum Destination {
     Group(u16),
 }
 
-/// A send.
 #[derive(Debug)]
 pub(crate) struct SendOp {
     pub(crate) source: SendSource,
@@ -149,7 +146,6 @@ pub(crate) struct Ancillary {
     pub(crate) rights: Vec<FileId>,
 }
 
-/// A file call that waits for the device.
 #[derive(Debug)]
 pub(crate) struct PendingFileCall {
     /// Taken when the device is done.
@@ -297,7 +293,6 @@ impl SendSource {
         }
     }
 
-    /// Copies the bytes.
     pub(crate) fn gather(&self) -> Vec<u8> {
         let mut bytes = VecDeque::new();
         self.ranges().iter().for_each(|range| range.append_to(&mut bytes));

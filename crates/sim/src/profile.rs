@@ -128,7 +128,6 @@ impl Profile {
         simulated && (self.missing.is_empty() || !self.missing.contains(&opcode))
     }
 
-    /// Returns the highest opcode that the kernel has.
     pub(crate) fn last_opcode(&self) -> u8 {
         (0..64).rev().find(|&code| self.has(code)).unwrap_or(0)
     }

@@ -1,6 +1,5 @@
 //! Numbered slots. The slot freed last is used next, so the numbers depend only on the history.
 
-/// Values by slot number.
 #[derive(Clone, Debug)]
 pub(crate) struct Slab<T> {
     slots: Vec<Option<T>>,

@@ -7,7 +7,6 @@ use crate::random::mix;
 use crate::timeline::Nanos;
 use annulus_ring::{Completion, Entry, opcode};
 
-/// An event of the trace.
 #[derive(Clone, Copy)]
 pub(crate) enum TraceEvent<'a> {
     Submitted(&'a Entry),
@@ -17,7 +16,6 @@ pub(crate) enum TraceEvent<'a> {
     Edge(i32, u32),
 }
 
-/// The trace so far.
 pub(crate) struct Trace {
     hash: u64,
     lines: Option<Vec<String>>,

@@ -31,7 +31,6 @@ pub(crate) fn is_foreign(payload: &(dyn Any + Send)) -> bool {
     payload.is::<Bomb>() || payload.is::<Splinter>()
 }
 
-/// Counts drops.
 #[derive(Clone, Default)]
 pub(crate) struct Count(Rc<Cell<usize>>);
 
@@ -56,7 +55,6 @@ impl Drop for PanicsOnDrop {
     }
 }
 
-/// Runs a closure when dropped.
 pub(crate) struct OnDrop<F: FnMut()>(pub(crate) F);
 
 impl<F: FnMut()> Drop for OnDrop<F> {
@@ -98,7 +96,6 @@ pub(crate) fn waker_that_panics(task: &Waker) -> Waker {
     Arc::new(Panics(task.clone())).into()
 }
 
-/// Polls a future once, with a waker that the caller chooses.
 pub(crate) fn poll_with<F: Future>(future: Pin<&mut F>, waker: &Waker) -> Poll<F::Output> {
     future.poll(&mut Context::from_waker(waker))
 }

@@ -60,7 +60,6 @@ impl Mounted {
         Some(Self { at: path, hangs: ours, device })
     }
 
-    /// Returns the mount point.
     pub(crate) fn path(&self) -> &Path {
         &self.at
     }

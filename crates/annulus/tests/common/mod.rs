@@ -22,7 +22,6 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-/// Runs a test's future on a runtime with the given settings.
 pub(crate) fn run_on<T>(builder: Builder, future: impl Future<Output = io::Result<T>>) -> T {
     let mut runtime = builder.build().expect("no runtime can be built");
     runtime.block_on(future).expect("a step of the test failed")
@@ -100,7 +99,6 @@ pub(crate) async fn receive(stream: &mut impl AsyncRecv, len: usize) -> io::Resu
     Ok(got)
 }
 
-/// Sends every received byte back, until the stream ends.
 pub(crate) async fn echo(mut stream: TcpStream) -> io::Result<()> {
     while let Some(lease) = stream.recv().await? {
         stream.send(lease).await?;
@@ -117,7 +115,6 @@ pub(crate) fn own_address() -> SocketAddr {
     ([127, 64 + number % 128, high, low], 0).into()
 }
 
-/// Returns the number of descriptors that this process has open.
 pub(crate) fn open_descriptors() -> usize {
     std::fs::read_dir("/proc/self/fd").unwrap().count()
 }

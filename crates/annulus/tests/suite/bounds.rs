@@ -140,7 +140,7 @@ fn tiny_queues_only_cause_back_pressure() {
     });
 }
 
-/// Returns true on epoll, which has no such queues.
+/// Returns true on epoll, where no submission queue can be full.
 fn is_on_epoll() -> bool {
     std::env::var("ANNULUS_DRIVER").is_ok_and(|driver| driver == "epoll")
 }

@@ -58,7 +58,6 @@ impl Way {
         Self { lens: lens.into(), window }
     }
 
-    /// Returns the bytes of a datagram.
     fn datagram(&self, number: usize) -> Vec<u8> {
         bytes(number * 7919, self.lens[number])
     }

@@ -287,7 +287,7 @@ fn other_tasks_run_during_a_loop_over_any_call() {
     }
 }
 
-/// The budget for file calls is one per turn, for all tasks.
+/// All tasks together have one budget per turn for file calls.
 #[test]
 fn tasks_in_loops_over_file_calls_take_turns() {
     const TASKS: usize = 70;

@@ -18,7 +18,6 @@ fn guest(driver: DriverChoice) -> Guest {
     Runtime::builder().driver(driver).build().unwrap().into_guest().unwrap()
 }
 
-/// Counts wakes.
 #[derive(Default)]
 struct Wakes(AtomicUsize);
 
@@ -74,8 +73,7 @@ fn a_wake_by_another_thread_ends_the_wait() {
         let here = std::thread::current().id();
         let spawned = host.run(&mut guest, async {
             sender.send(()).unwrap();
-            // Without the wake, this timer would end the test late but not fail it. The test below
-            // checks the deadline.
+            // Without the wake, this timer would end the test late but not fail it.
             while !other.is_finished() {
                 sleep(Duration::from_millis(1)).await;
             }

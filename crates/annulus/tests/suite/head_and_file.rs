@@ -67,7 +67,6 @@ fn unsent(stream: &TcpStream) -> i32 {
     count
 }
 
-/// The number of the ioctl `SIOCOUTQNSD`.
 const SIOCOUTQNSD: libc::Ioctl = 0x894B;
 
 const HEAD: &[u8] = b"HTTP/1.1 200 OK\r\n\r\n";

@@ -14,7 +14,6 @@ use std::time::Duration;
 /// Time limit for all work of a runtime, even under emulation.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Returns the byte at a position.
 pub(crate) fn byte(at: usize) -> u8 {
     (at * 31 % 251) as u8 ^ (at >> 10) as u8
 }

@@ -160,7 +160,6 @@ fn values_without_bytes_send_none() {
     });
 }
 
-/// Receives `len` bytes as leases.
 async fn leases(stream: &mut TcpStream, len: usize) -> io::Result<Vec<Lease>> {
     let (mut leases, mut count) = (Vec::new(), 0);
     while count < len {

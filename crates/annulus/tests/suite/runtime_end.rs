@@ -10,7 +10,6 @@ use std::io::{self, Read};
 use std::panic::catch_unwind;
 use std::rc::Rc;
 
-/// Counts its drop.
 struct CountsDrop(Rc<Cell<u32>>);
 
 impl Drop for CountsDrop {
@@ -200,7 +199,6 @@ fn errors_contain_an_unresolvable_or_refused_address() {
     });
 }
 
-/// Panics when it is dropped.
 struct Bomb;
 
 impl Drop for Bomb {

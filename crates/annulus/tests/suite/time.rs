@@ -169,7 +169,7 @@ fn an_interval_that_is_too_late_to_count_keeps_its_rhythm() {
 
 #[test]
 fn signals_are_awaited() {
-    // With the smallest budget, each of the other waits has to finish too.
+    // A budget of 1 must be enough for every wait.
     run_on(Runtime::builder().task_budget(1), async {
         let mut caught = signals(&[Signal::SIGINT, Signal::SIGTERM])?;
         for (send, expected) in [(15, Signal::SIGTERM), (2, Signal::SIGINT), (15, Signal::SIGTERM)]

@@ -2,7 +2,6 @@
 
 use std::process::exit;
 
-/// The parsed command line.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Arguments {
     pub(crate) address: String,

@@ -36,7 +36,6 @@ pub(crate) struct HelloReply {
     pub(crate) message: String,
 }
 
-/// Sends greetings.
 #[derive(Clone, Debug)]
 pub(crate) struct Greeter;
 

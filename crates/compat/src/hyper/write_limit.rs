@@ -8,7 +8,6 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-/// Limits how long a write may wait.
 #[derive(Debug, Default)]
 pub(crate) struct WriteLimit {
     limit: Option<Duration>,

@@ -162,7 +162,6 @@ fn is_of_network(error: &io::Error) -> bool {
     OpError::of(error).is_some()
 }
 
-/// Converts quinn's transmit parameters to annulus's.
 fn transmit_of(transmit: &udp::Transmit<'_>) -> Transmit {
     let mut how = Transmit::to(transmit.destination);
     let several = transmit.segment_size.filter(|size| *size < transmit.contents.len());

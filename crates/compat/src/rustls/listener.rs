@@ -8,7 +8,6 @@ use std::io;
 use std::net::SocketAddr;
 use std::task::{Context, Poll, ready};
 
-/// Default maximum number of concurrent handshakes.
 const DEFAULT_MAX_HANDSHAKES: usize = 256;
 
 type Handshaken = (io::Result<TlsStream<TcpStream>>, SocketAddr);

@@ -84,7 +84,6 @@ pub use connector::TlsConnector;
 pub use listener::TlsListener;
 pub use stream::{TlsInfo, TlsStream};
 
-/// The default handshake timeout.
 const HANDSHAKE_TIMEOUT: Option<Duration> = Some(Duration::from_secs(10));
 
 fn no_end_within(limit: Duration) -> String {

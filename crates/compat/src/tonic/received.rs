@@ -65,7 +65,6 @@ pub(super) fn of_transport(error: &(dyn Error + 'static)) -> Status {
     Status::new(code, text)
 }
 
-/// Returns the gRPC code for an HTTP/2 reset.
 fn of_reset(reason: h2::Reason) -> Code {
     match reason {
         h2::Reason::REFUSED_STREAM => Code::Unavailable,

@@ -40,7 +40,6 @@ impl Activity {
         })
     }
 
-    /// Returns true if at least one request has begun.
     pub(super) fn has_begun(&self) -> bool {
         self.begun.get() > 0
     }

@@ -52,7 +52,6 @@ impl<P: fmt::Debug> Error for ServeError<'_, P> {
     }
 }
 
-/// The user's error callback.
 pub(super) type OnError<P> = Rc<dyn Fn(ServeError<'_, P>)>;
 
 /// Reports the errors of one connection.

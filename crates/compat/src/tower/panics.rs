@@ -4,7 +4,6 @@ use crate::hyper::BoxError;
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// A panic's payload.
 pub(super) type Payload = Box<dyn Any + Send>;
 
 /// Calls a function whose state is not used after a panic.
@@ -21,7 +20,8 @@ const NO_TOKIO_MESSAGES: [&str; 3] = [
 const REMEDY: &str = "; it needs a tokio runtime: call annulus_compat::with_tokio() at the start of the program, or run \
     annulus inside tokio with annulus_tokio::run";
 
-/// Converts a panic to an error with the panic's text.
+/// Converts a panic to an error. If the panic says that no tokio runtime was found, the error says
+/// what to do.
 pub(super) fn error(payload: &Payload) -> BoxError {
     let text = payload.downcast_ref::<&str>().copied();
     let text = text.or_else(|| payload.downcast_ref::<String>().map(String::as_str));

@@ -15,7 +15,6 @@ use std::task::{Context, Poll, ready};
 /// The first bytes of an HTTP/2 connection.
 pub(super) const HTTP2_PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/// The versions that a server accepts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Versions {
     #[default]

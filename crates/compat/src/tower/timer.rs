@@ -28,7 +28,6 @@ pub(super) enum Late {
     Drop(io::Error),
 }
 
-/// The event that a connection is waiting for.
 #[derive(Clone, Copy)]
 enum Wait {
     FirstRequest,
@@ -204,7 +203,6 @@ fn shortest(limits: &Limits) -> Duration {
     limits.into_iter().flatten().min().unwrap_or(Duration::MAX)
 }
 
-/// A server's timeouts and its maximum number of connections.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
     pub(super) connections: usize,

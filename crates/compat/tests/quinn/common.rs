@@ -46,7 +46,6 @@ pub(crate) async fn connect(client: &Endpoint, to: SocketAddr) -> Outcome<Connec
     Ok(client.connect(to, "localhost")?.await?)
 }
 
-/// Opens a connection, and returns both ends.
 pub(crate) async fn pair(
     server: &Endpoint,
     client: &Endpoint,

@@ -38,7 +38,6 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use tokio_util::sync::CancellationToken;
 
-/// The type of an upstream's counters.
 pub(crate) type Count = Rc<Cell<usize>>;
 
 /// A proxy that runs until `stop` is cancelled.

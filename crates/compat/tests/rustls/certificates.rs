@@ -8,10 +8,8 @@ use rustls::server::WebPkiClientVerifier;
 use rustls::{ClientConfig, RootCertStore, ServerConfig};
 use std::sync::{Arc, OnceLock};
 
-/// The name of the server.
 pub(crate) const NAME: &str = "server.test";
 
-/// A certificate authority.
 pub(crate) struct Authority {
     issuer: CertifiedIssuer<'static, KeyPair>,
 }

@@ -12,7 +12,6 @@ use std::time::Duration;
 
 pub(crate) type Failure = Box<dyn Error + Send + Sync>;
 pub(crate) type Outcome = Result<(), Failure>;
-/// A session over TCP.
 pub(crate) type Session = TlsStream<TcpStream>;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,7 +26,6 @@ pub(crate) enum World {
 impl World {
     pub(crate) const ALL: [Self; 4] = [Self::Uring, Self::Epoll, Self::Guest, Self::Simulated];
 
-    /// Runs a test in this environment.
     pub(crate) fn run<F: Future<Output = Outcome>>(self, body: impl FnOnce(Self) -> F) {
         // An annulus timeout, so that it follows virtual time on the simulated kernel.
         let within =
@@ -47,7 +45,6 @@ impl World {
         ran.unwrap_or_else(|error| panic!("{self:?}: {error}"));
     }
 
-    /// Creates a listener.
     pub(crate) fn listen(self) -> io::Result<TcpListener> {
         match self {
             Self::Simulated => TcpListener::bind("10.0.0.1:443"),
@@ -55,7 +52,6 @@ impl World {
         }
     }
 
-    /// Opens a connection, and returns both ends.
     pub(crate) async fn pair(self) -> io::Result<(TcpStream, TcpStream)> {
         let listener = self.listen()?;
         let client = TcpStream::connect(listener.local_addr()?).await?;
@@ -67,7 +63,6 @@ fn on(driver: DriverChoice, body: impl Future<Output = Outcome>) -> Outcome {
     Runtime::builder().driver(driver).build().unwrap().block_on(body)
 }
 
-/// Runs a test in every environment.
 pub(crate) fn everywhere<F: Future<Output = Outcome>>(body: impl Fn(World) -> F) {
     for world in World::ALL {
         world.run(&body);

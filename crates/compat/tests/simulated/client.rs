@@ -34,7 +34,6 @@ impl Drop for Connection {
     }
 }
 
-/// A client for one kind of service.
 pub(crate) struct Client {
     kind: Kind,
     connection: Option<Connection>,

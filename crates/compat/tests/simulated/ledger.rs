@@ -56,7 +56,6 @@ impl Ledger {
         OnThread::new(stored).await.expect("the deposit panicked");
     }
 
-    /// Returns the balance.
     pub(crate) fn balance(&self) -> u64 {
         self.with(|accounts| accounts.balance)
     }

@@ -27,7 +27,6 @@ const MAX_DRAIN_TIME: Duration = Duration::from_secs(5);
 /// Time limit for request heads and for replies to pings, and each limit of the axum server.
 const STEP_TIMEOUT: Duration = Duration::from_secs(4);
 
-/// The kind of service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Http1,
@@ -83,7 +82,6 @@ impl Drop for Timed {
     }
 }
 
-/// Maximum time that a connection may be open.
 pub(crate) const MAX_CONNECTION_TIME: Duration = Duration::from_secs(20 + 5 + 1);
 
 /// Runs the program of the server's host.

@@ -129,7 +129,6 @@ impl Service<http::Request<Body>> for Trouble {
     }
 }
 
-/// Calls a unary method.
 pub(crate) async fn unary<T>(
     channel: T,
     method: &'static str,
@@ -146,7 +145,6 @@ where
     grpc.unary(request, path, ProstCodec::default()).await
 }
 
-/// Calls a server-streaming method.
 pub(crate) async fn streaming(
     channel: annulus_compat::tonic::Channel,
     method: &'static str,

@@ -95,7 +95,6 @@ impl Device {
     }
 }
 
-/// The number of an open file.
 pub(crate) type OpenId = u32;
 
 /// A path and the directory or file it starts from; `None` is the root. An empty path refers to
@@ -133,7 +132,6 @@ pub struct Disk {
     opens: Slab<OpenFile>,
 }
 
-/// An open file.
 #[derive(Clone, Debug)]
 pub(super) struct OpenFile {
     pub(super) ino: Ino,

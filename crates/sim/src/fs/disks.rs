@@ -4,7 +4,6 @@ use super::Disk;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-/// The number of a disk.
 pub(crate) type DiskId = u32;
 
 /// The disk of programs that run on no host.

@@ -190,7 +190,6 @@ fn entry(name: &[u8], ino: Ino, next: u64, kind: u8) -> Vec<u8> {
     bytes
 }
 
-/// Returns the result of `statx`.
 pub(super) fn stat(
     inode: Ino,
     links: u32,

@@ -4,7 +4,6 @@ use crate::random::Random;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-/// Bytes per page.
 pub(super) const PAGE_SIZE: usize = 4096;
 /// Bytes per sector, which the device writes as a whole or not at all.
 const SECTOR_SIZE: usize = 512;

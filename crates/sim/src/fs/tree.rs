@@ -43,7 +43,6 @@ type Entries = BTreeMap<Vec<u8>, Ino>;
 /// removed name.
 type NameChange = Vec<(Ino, Vec<u8>, Option<Ino>)>;
 
-/// All inodes of a disk.
 #[derive(Clone, Debug)]
 pub(super) struct Tree {
     inodes: BTreeMap<Ino, Inode>,
@@ -93,7 +92,6 @@ impl Tree {
         self.inode(ino).links == 0
     }
 
-    /// Returns the inode of a path.
     pub(super) fn find(&self, from: Ino, path: &[u8]) -> Result<Ino, Errno> {
         if path.is_empty() {
             return Err(Errno::NOENT);

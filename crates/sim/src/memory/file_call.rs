@@ -14,7 +14,6 @@ use std::ffi::{CStr, c_char};
 use std::fmt;
 use std::os::fd::RawFd;
 
-/// Decodes an entry.
 type EntryDecoder = fn(&SubmittedEntry) -> FileCall;
 
 /// The opcodes that are file calls, and how to decode them. The first four also work on sockets.
@@ -80,7 +79,6 @@ const ENTRY_DECODERS: [(u8, EntryDecoder); 14] = [
 /// disk has no symbolic links.
 pub(crate) const REFUSED_FILE_OPCODES: [u8; 1] = [opcode::SYMLINKAT];
 
-/// The opcodes that are file calls.
 pub(crate) const FILE_OPCODES: [u8; ENTRY_DECODERS.len()] = {
     let (mut opcodes, mut at) = ([0; ENTRY_DECODERS.len()], 0);
     while at < ENTRY_DECODERS.len() {
@@ -110,7 +108,6 @@ const RENAME_NOREPLACE: u32 = 1;
 /// Maximum length of a path, including the final zero.
 const PATH_MAX: usize = 4096;
 
-/// Looks up the open file of a descriptor.
 type FindOpenFile<'a> = &'a dyn Fn(RawFd) -> Result<OpenId, Errno>;
 
 /// A file call whose caller keeps the contract of [`FileCall::call`].
@@ -339,7 +336,6 @@ impl fmt::Debug for DiskCall {
 }
 
 impl SubmittedEntry {
-    /// Returns the file call of an entry.
     pub(crate) fn file_call(&self, disk: &Disk, find: FindOpenFile<'_>) -> Result<DiskCall, Errno> {
         let (_, read) =
             ENTRY_DECODERS.iter().find(|(code, _)| *code == self.opcode).ok_or(Errno::INVAL)?;

@@ -36,7 +36,6 @@ const PAGE_SIZE: usize = 4096;
 /// Indices start just below the wrap. Linux starts at zero, but programs must not rely on that.
 const FIRST_INDEX: u32 = u32::MAX - 7;
 
-/// The sizes of a ring.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RingSizes {
     pub(crate) submissions: u32,

@@ -18,7 +18,6 @@ const MAX_UNIX_QUEUE_LEN: usize = 10;
 const MAX_COALESCED_BYTES: usize = 65_507;
 const MAX_COALESCED_DATAGRAMS: usize = 64;
 
-/// A datagram with its metadata.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Datagram {
     pub(crate) bytes: Vec<u8>,

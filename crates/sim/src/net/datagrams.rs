@@ -16,7 +16,6 @@ pub(crate) struct OutgoingDatagram<'a> {
     pub(crate) options: SendOptions,
 }
 
-/// Options of one send.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct SendOptions {
     pub(crate) tos: Option<u8>,

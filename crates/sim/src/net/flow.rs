@@ -17,7 +17,6 @@ pub(crate) enum StreamEnd {
     Arrived,
 }
 
-/// One direction of a connection.
 #[derive(Debug, Default)]
 pub(crate) struct Flow {
     /// `arrived` readable bytes, then `in_flight` bytes, then those still to be sent.

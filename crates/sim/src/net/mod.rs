@@ -47,7 +47,6 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 const MAX_BACKLOG: u32 = 4096;
 const IPPROTO_UDP: u32 = 17;
 
-/// A scheduled event.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum NetEvent {
     Socket(SocketId, SocketChange),
@@ -73,7 +72,6 @@ pub(crate) enum SocketChange {
     Reset,
 }
 
-/// The network.
 pub(crate) struct Net {
     pub(crate) time: Timeline<NetEvent>,
     sockets: Slab<Socket>,
@@ -171,12 +169,10 @@ impl Net {
         self.socket_mut(id).unix.as_mut().map_or_else(Vec::new, |part| part.take_rights())
     }
 
-    /// Starts the timer of an operation.
     pub(crate) fn start_timer(&mut self, after: Nanos, id: OpId) {
         self.time.schedule(self.time.now().saturating_add(after), NetEvent::Timer(id));
     }
 
-    /// Starts a timer descriptor.
     pub(crate) fn start_clock(&mut self, after: Nanos, timer: u32, setting: u64) {
         self.time.schedule(self.time.now().saturating_add(after), NetEvent::Clock(timer, setting));
     }

@@ -6,7 +6,6 @@ use rustix::io::Errno;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
-/// All bound names.
 #[derive(Debug, Default)]
 pub(crate) struct UnixNames {
     /// A path without a socket is stale: it exists, but connecting to it is refused.
@@ -50,7 +49,6 @@ impl UnixNames {
         }
     }
 
-    /// Returns the socket that has a name.
     pub(crate) fn find(&self, name: &Address, datagram: bool) -> Result<SocketId, Errno> {
         match name.to_unix().map_err(|_| Errno::INVAL)? {
             UnixName::Path(path) => {

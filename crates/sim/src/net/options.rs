@@ -6,7 +6,6 @@ use super::link::Link;
 use annulus_kernel::{Domain, Ip, OptionRow, SocketOption};
 use rustix::io::Errno;
 
-/// The options of a socket.
 #[derive(Clone, Debug)]
 pub(crate) struct Options {
     pub(crate) receive_buffer: usize,

@@ -9,7 +9,6 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 /// The first port of `ip_local_port_range`.
 const FIRST_EPHEMERAL_PORT: u16 = 32_768;
 
-/// A socket bound to a port.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Binding {
     pub(crate) socket: SocketId,

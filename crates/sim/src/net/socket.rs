@@ -11,7 +11,6 @@ use rustix::io::Errno;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 
-/// The number of a socket.
 pub(crate) type SocketId = u32;
 
 /// The waiting operations that an event concerns.
@@ -23,7 +22,6 @@ pub(crate) enum Side {
     Write,
 }
 
-/// The state of a socket.
 #[derive(Debug)]
 pub(crate) enum SocketState {
     Fresh,

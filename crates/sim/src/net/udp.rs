@@ -198,7 +198,6 @@ impl Net {
         self.uncharge(&datagram);
     }
 
-    /// Returns the receivers of a datagram.
     fn receivers(&self, (from, to): (SocketAddr, SocketAddr)) -> Vec<SocketId> {
         let many = to.ip().is_multicast() || is_broadcast(to.ip());
         if to.ip().is_multicast() && !self.is_joined(to.ip()) {

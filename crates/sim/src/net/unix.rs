@@ -60,14 +60,12 @@ impl UnixPart {
     }
 }
 
-/// Returns the credentials of this process.
 pub(crate) fn credentials() -> Credentials {
     use rustix::process::{getegid, geteuid};
     Credentials { pid: std::process::id(), uid: geteuid().as_raw(), gid: getegid().as_raw() }
 }
 
 impl Net {
-    /// Creates two connected sockets.
     pub(crate) fn create_pair(&mut self, kind: SocketType, nonblocking: bool) -> [SocketId; 2] {
         let pair = [(); 2].map(|()| self.create(annulus_kernel::Domain::Unix, kind, nonblocking));
         for (id, peer) in [(pair[0], pair[1]), (pair[1], pair[0])] {

@@ -19,7 +19,6 @@ const REAL_FILE: FileId = FileId::MAX;
 const ALWAYS_REPORTED: EventFlags = EventFlags::ERR.union(EventFlags::HUP);
 const NANOS_PER_MILLISECOND: Nanos = 1_000_000;
 
-/// An epoll instance.
 pub(super) struct Epoll {
     /// The host that the instance belongs to.
     host: Option<IpAddr>,
@@ -28,7 +27,6 @@ pub(super) struct Epoll {
     changed: VecDeque<WatchKey>,
 }
 
-/// A registration.
 #[derive(Clone, Copy)]
 struct Interest {
     flags: EventFlags,
@@ -64,7 +62,6 @@ impl Epoll {
     }
 }
 
-/// A timer.
 #[derive(Default)]
 pub(super) struct Timer {
     /// The number of its setting. Expirations of earlier settings are ignored.

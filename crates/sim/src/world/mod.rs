@@ -38,7 +38,6 @@ use std::ops::Range;
 /// Size of a thread's table of registered rings.
 const REGISTERED_RING_SLOTS: usize = 16;
 
-/// The settings of a simulation.
 pub(crate) struct Settings {
     pub(crate) seed: u64,
     pub(crate) profile: Profile,

@@ -4,7 +4,6 @@ use super::*;
 use annulus_kernel::{IoVec, MsgHeader};
 use std::io;
 
-/// A received message.
 #[derive(Debug)]
 pub struct ReceivedMessage {
     pub result: i32,
@@ -138,7 +137,6 @@ impl Host {
         }
     }
 
-    /// Receives one message.
     pub fn recv_msg(
         &mut self,
         fd: Fd,

@@ -97,7 +97,6 @@ impl Host {
         self.ring.completions().collect()
     }
 
-    /// Waits for `count` completions.
     pub fn wait_for(&mut self, count: usize) -> Vec<Completion> {
         let mut taken = Vec::new();
         while taken.len() < count {
@@ -144,7 +143,6 @@ impl Host {
         self.kernel.socket(domain, kind, nonblocking).map(owned)
     }
 
-    /// Creates two connected sockets.
     pub fn new_pair(&self, kind: SocketType, nonblocking: bool) -> (Fd, Fd) {
         let (one, other) = self.kernel.socket_pair(kind, nonblocking).unwrap();
         (owned(one), owned(other))

@@ -12,7 +12,6 @@ const CANCEL_KIND: u64 = 5 << 56;
 const CLOSE_KIND: u64 = 6 << 56;
 const KIND_MASK: u64 = 0xFF << 56;
 
-/// The size of a run.
 pub struct StressSize {
     pub connections: usize,
     /// Maximum bytes per direction.
@@ -305,7 +304,6 @@ impl TcpStress {
     }
 }
 
-/// One end of a connection.
 pub struct ConnectionEnd {
     pub fd: Fd,
     /// The stream that this end sends: its number, its bytes, and how many have been sent.

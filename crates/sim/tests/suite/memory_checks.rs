@@ -21,7 +21,6 @@ fn armed_receive(builder: SimBuilder) -> (Host, Rc<Sim>, ProvidedBuffers, Fd) {
     (host, sim, buffers, client)
 }
 
-/// Returns the message of a panic.
 fn panic_of(body: impl FnOnce()) -> String {
     let panic = catch_unwind(AssertUnwindSafe(body)).expect_err("the body did not panic");
     *panic.downcast::<String>().expect("the panic has no formatted message")

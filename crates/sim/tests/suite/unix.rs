@@ -7,7 +7,6 @@ use annulus_ring::*;
 use rustix::io::Errno;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Returns a unique name.
 fn unique_name() -> String {
     static NEXT_NAME: AtomicU32 = AtomicU32::new(0);
     let next = NEXT_NAME.fetch_add(1, Ordering::Relaxed);
@@ -321,7 +320,6 @@ fn empty_datagram_ends_multishot_recv() {
     });
 }
 
-/// Encodes descriptors for a control message.
 fn descriptor_bytes(fds: &[Fd]) -> Vec<u8> {
     fds.iter().flat_map(|fd| fd.raw().to_ne_bytes()).collect()
 }

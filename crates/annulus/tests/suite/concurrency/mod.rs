@@ -7,7 +7,6 @@ mod join_set;
 use std::cell::Cell;
 use std::rc::Rc;
 
-/// Counts drops.
 #[derive(Clone, Default)]
 struct Drops(Rc<Cell<usize>>);
 
@@ -30,7 +29,6 @@ impl Drop for Counted {
     }
 }
 
-/// Holds a value forever.
 async fn hold(_held: Counted) {
     std::future::pending::<()>().await;
 }

@@ -15,7 +15,6 @@ fn waits() -> impl Iterator<Item = Duration> + Clone {
     [0, 1, 5, 20, 50, 100, 300, 1000, 5000].into_iter().map(Duration::from_micros)
 }
 
-/// Receives until the end of the stream.
 fn receive_all(mut stream: TcpStream) -> JoinHandle<io::Result<Vec<u8>>> {
     spawn(async move { receive(&mut stream, usize::MAX).await })
 }

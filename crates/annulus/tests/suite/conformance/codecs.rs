@@ -12,7 +12,6 @@ use tokio_util::codec::{
     BytesCodec, Framed, FramedRead, FramedWrite, LengthDelimitedCodec, LinesCodec, LinesCodecError,
 };
 
-/// Messages of many lengths.
 fn messages() -> Vec<Bytes> {
     [0, 1, 100, 0, 30_000, 7, 8192, 70_000].map(|len| Bytes::from(pattern(len))).into()
 }

@@ -128,7 +128,6 @@ pub(crate) async fn an_aborted_task_closes_its_stream() -> io::Result<()> {
     Ok(())
 }
 
-/// Sets a flag when it is dropped.
 struct SetOnDrop(Rc<Cell<bool>>);
 
 impl Drop for SetOnDrop {

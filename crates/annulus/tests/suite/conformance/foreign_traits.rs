@@ -11,7 +11,6 @@ use std::time::Duration;
 /// Many times the capacity of the smallest network's buffers and of the adapters.
 const LEN: usize = 200_000;
 
-/// Receives until the end of the stream.
 fn receive_all(mut from: RecvHalf) -> JoinHandle<io::Result<Vec<u8>>> {
     spawn(async move {
         let mut got = Vec::new();

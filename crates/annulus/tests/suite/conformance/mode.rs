@@ -38,7 +38,6 @@ const SEEDS: u64 = 4;
 /// A body, to be run once per seed.
 type Body = fn() -> Pin<Box<dyn Future<Output = io::Result<()>>>>;
 
-/// A body, with its settings and checks.
 pub(crate) struct Case {
     body: Body,
     settings: fn(Builder) -> Builder,
@@ -51,7 +50,6 @@ impl Case {
         Self { body, settings: |builder| builder, check: |_, _| (), link: |link| link }
     }
 
-    /// Applies these settings to the runtime.
     pub(crate) fn with(self, settings: fn(Builder) -> Builder) -> Self {
         Self { settings, ..self }
     }
@@ -120,7 +118,6 @@ impl Mode {
         self.profile().is_some()
     }
 
-    /// Applies the settings of this mode.
     fn tuned(self, builder: Builder) -> Builder {
         match self {
             Self::UringBusyPolling | Self::SimulatedBusyPolling => {

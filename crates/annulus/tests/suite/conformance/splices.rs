@@ -31,7 +31,6 @@ fn proxy(mut near: TcpStream, mut far: TcpStream) -> JoinHandle<io::Result<(u64,
     spawn(async move { copy_bidirectional(&mut near, &mut far).await })
 }
 
-/// Sends bytes in pieces.
 async fn send_all(to: &mut impl AsyncSend, bytes: &[u8]) -> io::Result<()> {
     for piece in bytes.chunks(50_000) {
         to.send(piece.to_vec()).await?;

@@ -346,7 +346,6 @@ fn names_this_process(process: &OwnedFd) -> io::Result<bool> {
     Ok(about.lines().any(|line| line == format!("Pid:\t{}", std::process::id())))
 }
 
-/// Returns the two ends of a pipe.
 fn pipe() -> io::Result<(io::PipeReader, io::PipeWriter)> {
     io::pipe()
 }

@@ -277,7 +277,7 @@ fn take_descriptors() -> Vec<std::fs::File> {
     std::iter::from_fn(|| std::fs::File::open("/dev/null").ok()).collect()
 }
 
-/// A cache with no free descriptor finds files that are open, and closes an unused one.
+/// Without a free descriptor, a cache finds open files, and closes an unused file to open another.
 async fn without_descriptors(place: Place) -> io::Result<()> {
     for name in ["file", "other", "third"] {
         std::fs::write(place.join(name), name)?;
@@ -290,7 +290,7 @@ async fn without_descriptors(place: Place) -> io::Result<()> {
         "an open and unchanged file was opened again"
     );
     assert_eq!((files.len(), files.stats().hits), (2, 1));
-    // To open another file, it closes an unused one.
+    // To open another file, the cache closes an unused one.
     let third = files.open("third").await?;
     assert!(third.metadata().len() == 5 && files.len() <= 2, "{}", files.len());
     files.clear();

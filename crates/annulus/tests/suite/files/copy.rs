@@ -201,8 +201,8 @@ fn a_copy_into_the_stream_of_a_file_continues_after_a_dropped_one() {
     everywhere(|place| async move {
         let mut into = File::create(place.join("to")).await?.into_stream();
         let mut left = &pattern()[..300_000];
-        // While a write is in flight, nothing is taken from the source. Otherwise, everything that
-        // is taken is accepted.
+        // A copy takes nothing from the source while a write is in flight. At other times, it takes
+        // only bytes that the target accepts.
         into.write_all(b"head").await?;
         while touch(copy(&mut left, &mut into)).transpose()?.is_none() {
             annulus::yield_now().await;

@@ -127,7 +127,7 @@ async fn hung_calls(place: &Place) -> Option<(Mounted, Vec<JoinHandle<()>>)> {
 #[test]
 fn a_hung_mount_blocks_neither_the_loop_nor_other_files() {
     everywhere(|place| async move {
-        // The directory is known before anything is mounted in it.
+        // The runtime has looked the directory up before anything is mounted in it.
         assert!(!fs::try_exists(place.join("mount/file")).await?);
         let Some((_mounted, _hung)) = hung_calls(&place).await else { return Ok(()) };
         let elsewhere = Place::new();

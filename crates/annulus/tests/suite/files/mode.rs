@@ -13,7 +13,6 @@ use std::time::Duration;
 /// Longer than any body takes on a slow machine and under a sanitizer.
 const DEADLINE: Duration = Duration::from_secs(60);
 
-/// A driver, and a policy for file calls.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Mode {
     pub(crate) driver: DriverChoice,
@@ -59,7 +58,6 @@ impl Mode {
     }
 }
 
-/// Runs a body in every mode.
 pub(crate) fn everywhere<F: Future<Output = io::Result<()>>>(
     body: impl Fn(Place) -> F + Copy + Send + 'static,
 ) {

@@ -123,7 +123,8 @@ impl Sequence {
             }
             6 => {
                 match self.file.set_len(at as u64).await {
-                    // A file system that writes to new blocks needs space even for this.
+                    // A file system that writes changes to new blocks needs space even to set a
+                    // length.
                     Err(error) if is_full(&error) => {}
                     set => set.map(|()| self.bytes.resize(at, 0))?,
                 }

@@ -65,7 +65,7 @@ async fn write_and_read(place: Place) -> io::Result<()> {
     let error = file.seek(SeekFrom::Current(-41)).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidInput, "a seek before the start has another error");
     assert!(*file.recv_exact(1).await? == text[40..41], "a refused seek changed the position");
-    // A dropped seek ends with the next call. While it is pending, it has moved nothing yet.
+    // The next call abandons a dropped seek, which has not moved the cursor by then.
     _ = touch(file.seek(SeekFrom::Start(7)));
     assert_eq!(file.seek(SeekFrom::Start(41)).await?, 41);
     _ = touch(file.seek(SeekFrom::Start(41)));

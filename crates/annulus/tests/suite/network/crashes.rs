@@ -67,7 +67,7 @@ fn datagrams_in_flight_are_lost_in_a_crash_in_both_directions() -> io::Result<()
         let socket = UdpSocket::bind("0.0.0.0:9")?;
         socket.send_to("1", (server, 9).into()).await?;
         sleep(SECOND / 2).await;
-        // The datagram of the first start is halfway too.
+        // The datagram that the server sent when it started is halfway too.
         faults.bounce("server")?;
         sleep(SECOND / 10).await;
         let second = Instant::now();

@@ -27,7 +27,8 @@ fn with_echo<F: Future<Output = io::Result<()>> + 'static>(
     network.run()
 }
 
-/// Returns how long the server takes for a new connection, or `None` after an error or ten seconds.
+/// Returns how long the server takes to answer on a new connection, or `None` after an error or ten
+/// seconds.
 async fn asked() -> Option<Duration> {
     let ping = async { ping(&mut TcpStream::connect("server:7").await?).await };
     timeout(10 * SECOND, ping).await.ok()?.ok()

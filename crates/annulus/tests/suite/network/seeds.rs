@@ -110,7 +110,6 @@ fn empty_ranges_and_invalid_numbers_are_refused_with_the_remedy() {
     }
 }
 
-/// Returns the message of a panic.
 fn message(panic: &(dyn std::any::Any + Send)) -> &str {
     panic.downcast_ref::<String>().expect("the panic has no text")
 }

@@ -179,8 +179,8 @@ async fn hold(value: FaultyValue) {
     drop(value);
 }
 
-/// Waits for a datagram that never arrives, and leaves behind a stream whose waker owns another
-/// stream. The runtime drops the other stream while it ends, and then the value next to it panics.
+/// Waits for a datagram that never arrives, and leaves behind a stream whose waker owns `other` and
+/// `value`. The runtime drops both while it ends, and the drop of `value` panics.
 async fn leave_behind(run: Run, value: FaultyValue, server: SocketAddr) -> io::Result<()> {
     // Until the waker owns the value, the test itself drops it.
     value.armed.set(false);

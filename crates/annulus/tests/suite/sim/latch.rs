@@ -18,7 +18,6 @@ impl Latch {
         Self { left: Cell::new(count), ..Self::default() }
     }
 
-    /// Lowers the count by one.
     pub(crate) fn count_down(&self) {
         self.left
             .set(self.left.get().checked_sub(1).expect("more parts arrived than were expected"));
@@ -31,7 +30,6 @@ impl Latch {
         self.wake();
     }
 
-    /// Waits until the latch is open.
     pub(crate) async fn wait(&self) -> io::Result<()> {
         poll_fn(|cx| {
             if let Some(error) = self.failure.take() {

@@ -35,7 +35,6 @@ impl Exchange {
     }
 }
 
-/// The plan of one connection.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct StreamPlan {
     pub(crate) exchange: Exchange,
@@ -47,7 +46,6 @@ pub(crate) struct StreamPlan {
     pub(crate) down: u64,
 }
 
-/// The settings of a run.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     pub(crate) seed: u64,
@@ -75,7 +73,6 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    /// Returns the plan of a seed.
     pub(crate) fn of(seed: u64) -> Self {
         // The simulation draws other numbers from the same seed.
         let random = &mut Random::new(seed ^ 0x5EED_0F7A_1C5A_11E5);

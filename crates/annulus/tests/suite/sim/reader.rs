@@ -12,12 +12,10 @@ pub(crate) fn byte(key: u64, at: u64) -> u8 {
     ((at + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15 ^ key << 17) >> 40) as u8
 }
 
-/// Returns a part of a pattern.
 pub(crate) fn pattern(key: u64, from: u64, len: u64) -> Vec<u8> {
     (from..from + len).map(|at| byte(key, at)).collect()
 }
 
-/// How a stream ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
     Clean,

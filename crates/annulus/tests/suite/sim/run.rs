@@ -113,7 +113,6 @@ impl Run {
         self.0.kept.borrow_mut().push(stream);
     }
 
-    /// Drops the streams that were kept.
     pub(crate) fn drop_kept(&self) {
         drop(self.0.kept.take());
     }

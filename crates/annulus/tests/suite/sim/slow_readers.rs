@@ -52,7 +52,8 @@ fn a_client_that_does_not_read_is_cut_off_and_a_slow_reader_is_not() -> io::Resu
         drop(silent);
         sleep(SECOND).await;
 
-        // A few KiB per second, so each mebibyte takes less than the minute allowed for it.
+        // The client makes one receive every two seconds, which is fast enough for the minute that
+        // each part of the reply may take.
         let mut slow = ask("/big").await?;
         assert!(status(&mut slow).await?.contains("200"));
         let (mut read, began) = (0, Instant::now());

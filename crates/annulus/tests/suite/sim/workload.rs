@@ -220,7 +220,7 @@ async fn exchange(
 }
 
 /// Sends a piece and receives its echo before sending the next one. A piece fits in the buffers of
-/// the smallest network: a client that only sends, to a server that only echoes, would wait forever.
+/// the smallest network. Otherwise, the client would wait to send while the server waits to echo.
 async fn exchange_pieces(
     run: &Run,
     mut reader: Reader,

@@ -8,7 +8,6 @@ use annulus::Chunk;
 use annulus::net::SendHalf;
 use std::io::{self, IoSlice};
 
-/// A sending half.
 pub(crate) struct Writer {
     run: Run,
     half: SendHalf,
@@ -22,7 +21,6 @@ impl Writer {
         Self { run: run.clone(), half, full: false }
     }
 
-    /// Sends a whole payload.
     pub(crate) async fn whole(&mut self, key: u64, len: u64) -> io::Result<()> {
         let mut at = 0;
         while at < len {

@@ -219,7 +219,7 @@ fn the_loop_does_not_clone_the_waker_of_an_accept() {
     });
 }
 
-/// The same with a listener that has a limit, which the loop finds reached.
+/// The loop finds that the listener has reached its limit.
 #[test]
 fn the_loop_does_not_clone_the_waker_of_a_limited_accept() {
     everywhere(|mut stage| {

@@ -29,7 +29,7 @@ fn tokio_uring_102_shutdown_hangs_on_a_pending_accept() {
     drop(runtime);
 }
 
-/// Like the test above, in virtual time and with everything else in flight too.
+/// In virtual time, with an accept, a receive, a send and a connect in flight.
 #[test]
 fn tokio_uring_102_shutdown_hangs_on_anything_pending() {
     for seed in 0..40 {
@@ -46,7 +46,7 @@ fn tokio_uring_102_shutdown_hangs_on_anything_pending() {
     }
 }
 
-/// The values that outlive a runtime, in the order in which they are dropped.
+/// The values that outlive a runtime.
 type Rest = (TcpStream, Lease, TcpListener, TcpStream);
 
 /// The ring was dropped before the values that depend on it, which then accessed it.
@@ -87,7 +87,7 @@ fn end_before(sim: &Rc<Sim>) -> Rest {
     rest.unwrap()
 }
 
-/// The same on Linux, one after the other.
+/// On Linux, the values that outlive the runtime are dropped one after the other.
 #[test]
 fn kimojio_rs_40_teardown_order_on_linux() {
     let (stream, lease) = run(async {

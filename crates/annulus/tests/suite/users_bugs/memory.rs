@@ -160,7 +160,7 @@ fn forget_polled<F: Future>(future: F) {
     _ = inner.poll(&mut Context::from_waker(Waker::noop()));
 }
 
-/// The same on Linux: forgotten futures, a peer that writes, and bytes that must arrive whole.
+/// On Linux: forgotten futures, a peer that writes, and bytes that must arrive whole.
 #[test]
 fn openvmm_3271_mem_forget_defeats_guards_on_linux() {
     run(async {

@@ -20,8 +20,8 @@ use std::io;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// Runs a future and a whole runtime on a simulated kernel, and checks that the runtime ends at
-/// once and leaves nothing behind.
+/// Runs a future on a runtime of its own over the simulated kernel, and checks that the runtime
+/// ends at once and leaves nothing behind.
 fn simulate<T>(sim: &Rc<Sim>, future: impl Future<Output = io::Result<T>>) -> T {
     let builder = Runtime::builder().shutdown_timeout(Duration::from_millis(100));
     let timed = async { future.await.map(|value| (value, sim.now())) };
