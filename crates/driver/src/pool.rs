@@ -55,7 +55,6 @@ enum BufferState {
     Lent,
 }
 
-/// The state of the buffers.
 struct Buffers {
     state: Box<[BufferState]>,
     /// Bytes of each buffer that receives have written since its memory was discarded, rounded up
@@ -409,8 +408,8 @@ impl Buffers {
         self.returned.push(id);
     }
 
-    /// Returns the next buffer to use: the most recently returned one, if any; one that was never
-    /// used only as the last choice.
+    /// Returns the next buffer to use: preferably the one that was returned last, and one that has
+    /// never been used only if no other buffer is idle.
     #[inline]
     fn next_id(&mut self, most: u32) -> Option<u16> {
         self.returned.pop().or_else(|| self.idle.pop()).or_else(|| self.cold.pop()).or_else(|| {

@@ -63,7 +63,7 @@ impl Token {
         Self(slot as u64)
     }
 
-    /// The number of generations, after which they start again at zero.
+    /// Number of generations. After the last one, a slot starts again at generation zero.
     pub const GENERATIONS: u32 = 1 << 24;
 
     /// Creates a token; the generation is truncated to 24 bits.

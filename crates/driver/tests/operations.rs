@@ -157,7 +157,7 @@ fn data_and_end_that_arrive_together_are_both_reported() {
         let event = rig.event(token);
         assert_eq!(rig.take(event), b"last words");
         assert_eq!(rig.event(token).result, Ok(0));
-        // The other direction is still open.
+        // The sending direction is still open.
         let send = MemoryOp::SendNow { fd, buffer: b"answer".as_ptr(), len: 6 };
         rig.start_memory(OpKind::Send, send);
         rig.expect_silence();

@@ -16,8 +16,8 @@ const REPORT_STEP_BYTES: usize = 64 * 1024;
 /// The limit counts the pools' buffers, as far as receives have filled them; received bytes that no
 /// task has taken; leases that own heap memory, wherever they are; bytes that are queued to be
 /// sent; and datagrams in both directions. Shared bytes count once for each stream that sends them.
-/// The limit does not count the memory of tasks, about 2 KiB per connection, files, or the memory
-/// that the kernel holds for sockets.
+/// The limit does not count files, memory that tasks allocate, the runtime's own state of about 2
+/// KiB per connection, or the memory that the kernel holds for sockets.
 ///
 /// One limit for the runtimes of two threads:
 ///

@@ -8,12 +8,12 @@
 //!
 //! Long before streams are paused, the bounds of each stream are lowered. Large bounds make fast
 //! streams faster. But if many streams are fast, or if peers do not read, the process holds the sum
-//! of these bounds. So above a mark the bounds are [`LOWERED_BOUNDS`]. For undelivered bytes this
-//! applies to every stream, and for unsent bytes only to streams whose peer makes no room, because
-//! other streams soon send their queued bytes. A stream at a lowered bound waits for its own task
-//! or peer, as at any other bound, so nothing has to be done when the bounds rise again. Receives
-//! that were armed before the bounds fell could still deliver more, so they are armed again (see
-//! `Streams::shorten_receives`).
+//! of these bounds. So while more than [`LOWERING_MARK_BYTES`] are in use, the bounds are at most
+//! [`LOWERED_BOUNDS`]. For undelivered bytes this applies to every stream, and for unsent bytes
+//! only to streams whose peer makes no room, because other streams soon send their queued bytes. A
+//! stream at a lowered bound waits for its own task or peer, as at any other bound, so nothing has
+//! to be done when the bounds rise again. Receives that were armed before the bounds fell could
+//! still deliver more, so they are armed again (see `Streams::shorten_receives`).
 #![allow(unsafe_code)]
 
 use annulus_driver::ReceiveBudget;
@@ -141,7 +141,6 @@ impl Memory {
         self.limit.iter().for_each(|limit| limit.sub_paused(1));
     }
 
-    /// Returns true if more than half of the limit is in use.
     #[inline]
     pub(crate) fn is_tight(&self) -> bool {
         self.is_tight

@@ -47,8 +47,8 @@ named!(Spread, "way to distribute connections", {
     "cpu" => Cpu,
 });
 
-/// A listening port for several shards. It is bound before they start, and each shard opens it
-/// once.
+/// A listening port for several shards. It is bound before the shards start, and each shard opens
+/// it once.
 #[derive(Debug)]
 pub struct ShardedListener {
     spread: Spread,

@@ -313,7 +313,7 @@ impl<E> StartState<E> {
 pub struct ShardError<E> {
     /// The index of the shard that failed first.
     pub shard: usize,
-    /// The reason why it failed.
+    /// The reason why that shard failed.
     pub cause: Cause<E>,
 }
 

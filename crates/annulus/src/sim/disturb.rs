@@ -31,8 +31,8 @@ pub enum Disturbance {
     Delay,
     /// The bandwidth is limited to between 100 and 10,000 bytes per second for some time.
     Slow,
-    /// One of the hosts, unless it is a client, ends and starts again after some time. Its
-    /// connections are left half-open at its peers; its disk keeps what was written.
+    /// A host that is not a client ends, and starts again after some time. Its connections are left
+    /// half-open at its peers; its disk keeps what was written.
     Crash,
     /// Like a crash, but the host's disk also loses what was not synced, or some of it.
     PowerCut,
@@ -347,7 +347,6 @@ impl Tally {
         (value, inner)
     }
 
-    /// Updates this thread's tally.
     pub(super) fn note(change: impl FnOnce(&mut Self)) {
         let mut tally = TALLY.get();
         change(&mut tally);

@@ -17,9 +17,9 @@ pub(super) struct Pairs(Vec<Pair>);
 struct Pair {
     /// The addresses, the lower one first.
     ends: (IpAddr, IpAddr),
-    /// Whether a program has separated them.
+    /// Whether a program has separated the hosts.
     is_cut: bool,
-    /// The link that a program has given them.
+    /// The link that a program has set between the hosts.
     link: Option<Link>,
     /// The disturbances of the pair, by their numbers.
     disturbances: Vec<(u64, Overlay)>,
@@ -88,7 +88,7 @@ impl Pairs {
 }
 
 impl Pair {
-    /// Passes the setting that `what` overlays to the kernel.
+    /// Passes the partition or the link to the kernel, whichever `what` affects.
     fn apply(&self, sim: &Sim, what: Overlay) {
         match what {
             Overlay::Cut => self.apply_cut(sim),

@@ -126,7 +126,6 @@ impl Connects {
         self.0.len()
     }
 
-    /// Adds to `waits` what the tasks of these slots wait for.
     pub(crate) fn add_waits(&mut self, waits: &mut Waits) {
         for attempt in self.0.values() {
             if let Some(waker) = &attempt.waker {

@@ -160,7 +160,6 @@ impl FileOps {
         self.0.len()
     }
 
-    /// Adds to `waits` what the tasks of these slots wait for.
     pub(crate) fn add_waits(&mut self, waits: &mut Waits) {
         for FileOp { call, state, .. } in self.0.values() {
             if let FileOpState::InFlight { waker: Some(waker), .. } = state {

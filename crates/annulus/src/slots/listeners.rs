@@ -143,7 +143,8 @@ impl Listeners {
         }
     }
 
-    /// Handles a connection or an error from an accept.
+    /// Keeps an accepted connection or handles the error, then lets the listener accept the next
+    /// connection.
     pub(crate) fn on_accept(&mut self, state: &mut LoopState, event: Event) {
         let Some(listener) = find_or_late(&mut self.slots, state, &event) else { return };
         listener.arming.on_event(event.more);
@@ -204,7 +205,8 @@ impl Listeners {
         }
     }
 
-    /// Handles a dropped handle: stops accepting, and closes unclaimed connections.
+    /// Handles a dropped handle: stops accepting, and closes the listener and its unclaimed
+    /// connections.
     pub(crate) fn drop_listener(&mut self, state: &mut LoopState, slot: u32) {
         let listener = self.slots.get(slot);
         listener.dropped = true;
@@ -220,7 +222,6 @@ impl Listeners {
         }
     }
 
-    /// Adds to `waits` what the tasks of these slots wait for.
     pub(crate) fn add_waits(&mut self, waits: &mut Waits) {
         for listener in self.slots.values() {
             for waker in listener.waiters.wakers() {

@@ -43,7 +43,8 @@ pub(crate) struct LoopState {
     /// Whether the driver performs sends as soon as they are submitted.
     pub(crate) sends_on_submit: bool,
     pub(crate) timers: Timers,
-    /// Wakers to wake and values to drop once nothing is borrowed. Both run foreign code.
+    /// Wakers to wake and values to drop once nothing is borrowed, because both may run foreign
+    /// code.
     pub(crate) deferred: DeferredDrops,
     /// Wait queues to check again in the next turn.
     pub(crate) rechecks: Rechecks<Recheck>,
@@ -157,7 +158,7 @@ impl LoopState {
         self.exposed.add(fd);
     }
 
-    /// Keeps exposed descriptors open from now on, since the runtime is ending.
+    /// From now on, closing an exposed descriptor keeps it open. Called when the runtime ends.
     pub(crate) fn keep_exposed(&mut self) {
         self.exposed.keep = true;
     }
@@ -172,7 +173,7 @@ impl LoopState {
         mem::take(&mut self.exposed.kept)
     }
 
-    /// Gives a descriptor that has no operation in flight to other code, which closes it.
+    /// Gives `fd`, which has no operation in flight, to other code. That code closes it.
     pub(crate) fn release(&mut self, fd: Fd) {
         self.exposed.remove(fd);
         self.driver.release(fd);
@@ -199,8 +200,8 @@ impl LoopState {
             // Fails for pipes and for sockets without a peer.
             _ = kernel.shutdown(fd, Shutdown::Both);
         }
-        // SAFETY: only real descriptors are exposed. The callers do not close this one if this
-        // function returns true, and the driver has released it.
+        // SAFETY: only real descriptors are exposed. The callers do not close `fd` if this function
+        // returns true, and the driver has released it.
         unsafe { self.exposed.keep(fd) };
         true
     }
@@ -231,12 +232,12 @@ impl LoopState {
         self.release_permit(permit);
     }
 
-    /// Stops counting a connection against its limit.
+    /// Stops counting a connection against its limit, and wakes tasks that wait for another one to
+    /// close.
     pub(crate) fn release_permit(&mut self, permit: Permit) {
         self.deferred.wakes.extend(permit.release());
     }
 
-    /// Records that a descriptor has been closed.
     pub(crate) fn note_closed(&mut self) {
         self.fd_closed = true;
     }

@@ -196,7 +196,6 @@ impl Polls {
         self.0.len()
     }
 
-    /// Adds to `waits` what the tasks of these slots wait for.
     pub(crate) fn add_waits(&mut self, waits: &mut Waits) {
         for poll in self.0.values() {
             for direction in [&poll.readable, &poll.writable] {

@@ -19,7 +19,6 @@ pub(crate) struct TurnLists {
 }
 
 impl TurnLists {
-    /// Adds the lengths of the lists to `queues`.
     pub(crate) fn add_to(&self, queues: &mut Queues) {
         queues.sends += self.sends.len();
         queues.unsettled += self.unconfirmed_sends.len();

@@ -460,7 +460,6 @@ impl<T> JoinRef<T> {
         self.task.id()
     }
 
-    /// Returns another reference to the task.
     pub(crate) fn task(&self) -> TaskRef {
         self.task.clone()
     }

@@ -30,11 +30,11 @@ pub(crate) struct Remote {
     stopped: AtomicBool,
     /// An eventfd that the loop polls. `None` on a simulated kernel.
     wake_fd: Option<EventFd>,
-    /// Wakes by other threads.
+    /// Number of wakes by other threads.
     remote_wakes: AtomicU64,
-    /// System calls made to end the loop's sleep.
+    /// Number of system calls made to end the loop's sleep.
     wakeups: AtomicU64,
-    /// Open streams of the runtime, as of the last turn.
+    /// Number of open streams of the runtime, as of the last turn.
     streams: AtomicUsize,
     /// The memory limit of the runtime, for its handles.
     memory: Option<MemoryLimit>,
@@ -107,7 +107,6 @@ impl Remote {
         }
     }
 
-    /// Makes the loop end.
     pub(crate) fn stop(&self) {
         self.stopped.store(true, Ordering::Release);
         self.wake();
@@ -162,7 +161,6 @@ impl Remote {
         self.streams.load(Ordering::Relaxed)
     }
 
-    /// Returns the memory limit of the runtime, if it has one.
     pub(crate) fn memory_limit(&self) -> Option<&MemoryLimit> {
         self.memory.as_ref()
     }
@@ -187,13 +185,12 @@ impl Remote {
         self.wake_state.unpark();
     }
 
-    /// Takes the tasks from the inbox.
+    /// Takes the tasks from the inbox, if there was a wake since the last call.
     #[inline]
     pub(crate) fn take(&self) -> Vec<TaskRef> {
         if self.wake_state.take() { std::mem::take(&mut self.inbox().tasks) } else { Vec::new() }
     }
 
-    /// Returns the number of tasks in the inbox.
     pub(crate) fn waiting(&self) -> usize {
         self.inbox().tasks.len()
     }

@@ -495,8 +495,8 @@ mod tests {
         (0..10_000).find(is_over).unwrap_or(10_000)
     }
 
-    /// Returns after how many polls of this duration a turn ends that has sends from the beginning,
-    /// and how often it reads the clock.
+    /// Runs a turn that has sends from the beginning, and whose polls take this time each. Returns
+    /// the number of polls before the turn ends, and how often it reads the clock.
     fn polls_of(duration: Duration) -> (usize, u32) {
         let polls = Polls { duration, ..Polls::default() };
         (run(&polls), polls.readings.get())

@@ -64,7 +64,8 @@ impl Epoll {
             InputOp::Submitter { buffer, len } => unsafe { self.receive(fd, token, buffer, len) },
             InputOp::Accept { multi } => self.accept(fd, token, multi),
             InputOp::Messages { layout } => self.receive_messages(fd, token, layout),
-            // SAFETY: the same as for `Submitter`.
+            // SAFETY: the caller of `start_input` guarantees that the memory belongs to the
+            // operation until its terminal event, which has not been reported yet.
             InputOp::Message { header } => unsafe { self.receive_message(fd, token, header) },
             InputOp::Readable { multi: true } => {
                 watch.readable = false;

@@ -85,7 +85,8 @@ impl Rig {
         in_flight: u32,
     ) -> Token {
         let token = self.token(OpKind::File);
-        // SAFETY: the same as in `start_memory`.
+        // SAFETY: each test keeps the memory and the descriptors of its calls until their terminal
+        // events.
         unsafe { self.driver.submit_file(token, call, start, in_flight) };
         token
     }

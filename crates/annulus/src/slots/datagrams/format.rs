@@ -55,12 +55,10 @@ impl MessageFormat {
     pub(crate) const UNIX_DESCRIPTORS: &'static Self =
         &Self::new(Domain::Unix, 112, UNIX_CONTROL_BYTES + space(4 * MAX_DESCRIPTORS_PER_MESSAGE));
 
-    /// Returns true if there is space for descriptors.
     pub(crate) fn has_descriptors(&self) -> bool {
         self.domain == Domain::Unix && self.layout.control > UNIX_CONTROL_BYTES
     }
 
-    /// Returns the address of the header for multishot receives.
     pub(crate) fn header(&'static self) -> *const u8 {
         ptr::from_ref(&self.header).cast()
     }

@@ -219,7 +219,6 @@ impl Datagrams {
         self.slots.len()
     }
 
-    /// Adds to `waits` what the tasks of these slots wait for.
     pub(crate) fn add_waits(&mut self, waits: &mut Waits) {
         for socket in self.slots.values() {
             for waker in socket.rx.waiters.wakers() {

@@ -269,7 +269,8 @@ impl DatagramSocket {
     ///
     /// # Errors
     /// `WouldBlock` if too much is queued; the reason why an earlier datagram to the same
-    /// destination was not sent; `InvalidInput` if this one is too large or its segment size is 0.
+    /// destination was not sent; `InvalidInput` if the datagram is too large or its segment size is
+    /// 0.
     #[inline]
     pub(crate) fn try_send(
         &mut self,
@@ -387,8 +388,8 @@ impl DatagramSocket {
         Poll::Ready(self.tx.failures.take_all().map_or(Ok(()), Err))
     }
 
-    /// Handles a dropped future that waited for space or a drain. Nothing needs to be passed on:
-    /// the other waiters were notified at the same time.
+    /// Removes a dropped future that waited for space or a drain. No other waiter has to be
+    /// notified instead, because all are notified at the same time.
     pub(crate) fn leave_send(&mut self, state: &mut LoopState, id: &mut Option<WaiterId>) {
         state.deferred.drops.extend(self.tx.waiters.remove(id));
     }

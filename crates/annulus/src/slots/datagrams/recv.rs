@@ -64,7 +64,6 @@ impl RecvState {
         Self { max_datagram, ..Self::default() }
     }
 
-    /// Returns true if nothing is in flight.
     pub(super) fn is_idle(&self) -> bool {
         self.arming.is_idle()
     }
@@ -85,7 +84,7 @@ impl RecvState {
         self.queue.len() + usize::from(self.rest.is_some()) + usize::from(self.error.is_some())
     }
 
-    /// Returns true if the slot should receive more before a task waits.
+    /// Returns true if the slot should receive more even if no task waits.
     #[inline]
     fn wants_more(&self) -> bool {
         self.arming == Arming::Idle
@@ -201,8 +200,8 @@ impl DatagramSocket {
         Some(raw)
     }
 
-    /// Records that a receiver has its datagram: it no longer waits, and the next receiver is
-    /// notified.
+    /// Removes a receiver that has its datagram from the wait queue, and notifies the next
+    /// receiver.
     #[inline]
     fn note_taken(&mut self, state: &mut LoopState, wait: Wait<'_>) {
         if wait.has_waited() {
@@ -402,7 +401,7 @@ impl Datagrams {
         }
     }
 
-    /// Notifies the next waiters about datagrams that the first ones have not taken.
+    /// Notifies further waiters of datagrams that the notified waiters have not taken.
     pub(crate) fn recheck_receivers(&mut self, state: &mut LoopState, id: SlotId) {
         if let Some(socket) = self.slots.find(id) {
             let available = socket.rx.available();

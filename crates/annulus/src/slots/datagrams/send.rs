@@ -166,7 +166,6 @@ impl DatagramSocket {
         }
     }
 
-    /// Submits a batch of the queued datagrams.
     fn start_batch(&mut self, shared: &mut DatagramResources, state: &mut LoopState) {
         for _ in 0..self.tx.batch(self.format.domain) {
             let Some(id) = self.tx.queue.pop_front() else { break };
@@ -276,7 +275,7 @@ impl DatagramSocket {
                 self.start_linger(state);
             }
         } else if self.tx.awaits_writable {
-            // No datagram needs this wait any longer.
+            // No queued datagram waits for space any longer.
             state.cancel(self.id.token(OpKind::DatagramWritable));
         }
     }
@@ -363,7 +362,7 @@ impl Datagrams {
         };
     }
 
-    /// Handles the end of a wait for a writable socket.
+    /// Continues sending once the socket is writable, or after the poll for it has failed.
     pub(crate) fn on_writable(&mut self, state: &mut LoopState, event: Event) {
         let Some(socket) = find_or_late(&mut self.slots, state, &event) else { return };
         socket.tx.awaits_writable = false;
@@ -379,7 +378,7 @@ impl Datagrams {
         }
     }
 
-    /// Handles the end of a wait for a timer.
+    /// Continues sending when the retry timer expires.
     pub(crate) fn on_retry(&mut self, state: &mut LoopState, id: SlotId) {
         if let Some(socket) = self.slots.find(id)
             && mem::take(&mut socket.tx.awaits_retry)

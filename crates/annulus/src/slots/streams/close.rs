@@ -138,8 +138,8 @@ impl Streams {
             return;
         }
         if !stream.tx.is_quiet() {
-            // The kernel may still read memory of zero-copy sends. The peer sees the end now. If
-            // the memory is not free when the linger is over, a reset frees it.
+            // The kernel may still read memory of zero-copy sends. The peer sees EOF now. If the
+            // memory is not free when the linger is over, a reset frees it.
             stream.end_when_sent(state);
             return stream.start_linger(state);
         }
@@ -165,8 +165,8 @@ impl Streams {
         stream
     }
 
-    /// Takes a stream off the runtime. Returns `Ready` once none of its operations is in flight and
-    /// the kernel holds none of its memory.
+    /// Removes a stream from the runtime. Returns `Ready` once none of its operations is in flight
+    /// and the kernel holds none of its memory.
     ///
     /// # Errors
     /// The error of a send or of the receive.

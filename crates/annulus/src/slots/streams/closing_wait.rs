@@ -61,7 +61,7 @@ impl Stream {
         if self.look_before_close(state) || shared.is_ending {
             return true;
         }
-        // The peer should see the end now, not only when the descriptor is closed.
+        // The peer should see EOF now, not only when the descriptor is closed.
         if !self.tx.ended {
             self.tx.ended = true;
             // The call fails if the peer has reset the connection in the meantime.
@@ -87,7 +87,8 @@ impl Stream {
             return true;
         }
         let is_unacknowledged = state.driver.kernel().unacknowledged(self.fd) > 0;
-        // Usually nothing was unread and the peer has acknowledged everything.
+        // In the usual case nothing was unread and the peer has acknowledged everything, so no wait
+        // is needed.
         if dropped == 0 && !is_unacknowledged && !self.tx.ending {
             return true;
         }

@@ -9,7 +9,7 @@
 //! 1. *Open*: a handle owns it.
 //! 2. *Dropped*: the handle is gone. The receive is cancelled, queued bytes are still sent until
 //!    the linger ends, and the close may wait for bytes that a reset would discard
-//!    (`closing_wait`). Or *closing*: the handle waits until the stream can be taken off the
+//!    (`closing_wait`). Or *closing*: the handle waits until the stream can be removed from the
 //!    runtime.
 //! 3. *Closed*: nothing is in flight, and the descriptor is closed or handed over. A slot is freed
 //!    only then, so a token in flight always finds its own slot.
@@ -46,7 +46,7 @@ use std::rc::Rc;
 /// Number of closed streams after which free heap memory is returned to the system.
 const HEAP_TRIM_STREAMS: usize = 64;
 
-/// A stream taken off its runtime: its descriptor, the bytes it had received, and its place in a
+/// A stream removed from its runtime: its descriptor, the bytes it had received, and its place in a
 /// connection limit.
 pub(crate) type ReleasedStream = (Fd, Vec<u8>, Option<Permit>);
 
@@ -71,8 +71,8 @@ pub(crate) struct Stream {
     memory_paused: bool,
     /// Whether the handle has been dropped.
     dropped: bool,
-    /// Whether no new operation may start, because the stream was dropped or is about to be taken
-    /// off the runtime.
+    /// Whether no new operation may start, because the stream was dropped or is about to be removed
+    /// from the runtime.
     closing: bool,
 }
 
@@ -100,7 +100,6 @@ impl Stream {
         self.tx.bytes
     }
 
-    /// Creates an error with the operation and the peer.
     #[cold]
     fn failed(&self, state: &LoopState, operation: Operation, errno: Errno) -> io::Error {
         let now = || state.driver.kernel().peer_address(self.fd).ok();
@@ -177,7 +176,6 @@ impl Streams {
         self.slots.len()
     }
 
-    /// Prefetches the slot of an upcoming event.
     #[inline]
     pub(crate) fn prefetch(&self, token: Token) {
         self.slots.prefetch(token.slot());
@@ -214,7 +212,6 @@ impl Streams {
         self.most = streams;
     }
 
-    /// Adds to `waits` what the tasks of these slots wait for.
     pub(crate) fn add_waits(&mut self, waits: &mut Waits) {
         for Stream { fd, rx, tx, .. } in self.slots.values() {
             for (what, waker) in [("to receive", &rx.waker), ("for its sends", &tx.waker)] {

@@ -295,13 +295,14 @@ impl Stream {
         }
     }
 
-    /// Continues after an event: wakes the reader, then lists the next receive or cancels this one.
+    /// Continues after an event: wakes the reader, then lists the next receive or cancels the
+    /// current one.
     #[inline]
     fn after_recv(&mut self, shared: &mut StreamResources, state: &mut LoopState) {
         let rx = &mut self.rx;
         if rx.bytes > 0 || rx.end.is_some() {
             let waker = rx.waker.take();
-            // The task runs soon.
+            // The task will run soon, so its memory is prefetched.
             waker.iter().for_each(|waker| prefetch(waker.data(), PREFETCHED_TASK_BYTES));
             state.deferred.wakes.extend(waker);
         }
@@ -504,13 +505,11 @@ impl Default for BufferQueue {
 }
 
 impl BufferQueue {
-    /// Returns the last buffer and its length.
     #[inline]
     pub(super) fn last_mut<'a>(&self, table: &'a mut BufferTable) -> Option<(u16, &'a mut u32)> {
         (self.first != NO_BUFFER).then(|| (self.last, &mut table.0[usize::from(self.last)].len))
     }
 
-    /// Appends a buffer with `len` bytes.
     #[inline]
     pub(super) fn push(&mut self, table: &mut BufferTable, id: u16, len: u32) {
         if self.first == NO_BUFFER {
@@ -522,12 +521,10 @@ impl BufferQueue {
         table.0[usize::from(id)] = BufferEntry { len, next: NO_BUFFER };
     }
 
-    /// Returns the length of the first buffer.
     pub(super) fn first_len(&self, table: &BufferTable) -> Option<u32> {
         (self.first != NO_BUFFER).then(|| table.0[usize::from(self.first)].len)
     }
 
-    /// Removes the first buffer and returns it with its length.
     #[inline]
     pub(super) fn pop(&mut self, table: &BufferTable) -> Option<(u16, u32)> {
         let id = self.first;

@@ -8,7 +8,6 @@
 //! After a short count, or if the socket was full, the rest is sent *waiting* for space. *Retrying*
 //! waits for a timer with nothing in flight. A *single* send takes another path: see `carriers`.
 //! Every phase returns to *idle*.
-//! `carriers`. Every phase returns to *idle*.
 #![allow(unsafe_code)]
 
 use super::carriers;
@@ -224,7 +223,6 @@ impl Stream {
         chunk.retire(&mut state.spares, &mut state.deferred);
     }
 
-    /// Copies `count` bytes to the end of the queue.
     pub(super) fn enqueue_copy<'a>(
         &mut self,
         shared: &mut StreamResources,
@@ -261,7 +259,6 @@ impl Stream {
         self.submit(shared, state, gathered, phase);
     }
 
-    /// Submits a send of the gathered bytes.
     #[inline(always)]
     pub(super) fn submit(
         &mut self,
@@ -426,7 +423,6 @@ impl Stream {
 }
 
 impl Streams {
-    /// Starts the sends of the turn.
     #[inline]
     pub(crate) fn start_sends(&mut self, state: &mut LoopState) {
         if state.has_checked_events {

@@ -199,7 +199,6 @@ impl Streams {
         self.source(from).and_then(Stream::link).is_some_and(|link| link.splices())
     }
 
-    /// Ends the link of a source.
     pub(crate) fn unlink(&mut self, from: SlotId) {
         let Some(source) = self.source(from) else { return };
         if let Some(link) = source.link() {
@@ -208,7 +207,6 @@ impl Streams {
         }
     }
 
-    /// Forwards the bytes that a linked stream has received.
     #[inline(never)]
     pub(super) fn forward(&mut self, state: &mut LoopState, slot: u32) {
         while let Some(to) = self.slots.get(slot).forwards_to(&self.shared) {

@@ -50,7 +50,6 @@ pub(super) struct CarrierResources {
 }
 
 impl CarrierResources {
-    /// Closes unused pipes.
     pub(super) fn trim(&mut self) {
         self.pipes.trim();
     }
@@ -161,7 +160,6 @@ pub(super) fn resume(streams: &mut Streams, state: &mut LoopState) {
     }
 }
 
-/// Returns true if the stream is a pipe.
 pub(super) fn is_pipe(stream: &Stream) -> bool {
     matches!(stream.carrier.as_deref(), Some(Carrier::Pipe(_)))
 }

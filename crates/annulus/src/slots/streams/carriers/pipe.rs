@@ -36,7 +36,8 @@ pub(super) fn arm(stream: &mut Stream, state: &mut LoopState) -> bool {
     true
 }
 
-/// Reads a pipe that is ready. Returns false if there is nothing to read: it is then armed again.
+/// Reads a pipe that is ready. Returns false if there is nothing to read, so that the caller arms
+/// the stream again.
 pub(super) fn on_ready(stream: &mut Stream, state: &mut LoopState) -> bool {
     if stream.dropped {
         return true;

@@ -19,7 +19,6 @@ use std::task::{Context, Poll};
 
 pub(crate) use super::zero_copy::{is_for, send};
 
-/// A single send in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SingleSend {
     /// Zero-copy; the number of sent bytes is not known yet.
@@ -68,7 +67,7 @@ pub(crate) fn on_event(
     }
 }
 
-/// Gives up on the single send in flight; the stream has an error.
+/// Gives up on the single send in flight. The caller has recorded an error in the stream.
 pub(crate) fn stop(
     stream: &mut Stream,
     shared: &mut StreamResources,

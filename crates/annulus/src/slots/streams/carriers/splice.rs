@@ -31,7 +31,6 @@ const MIN_PIPE_CAPACITY_BYTES: usize = 64 * 1024;
 /// Maximum pipes per runtime. Further transfers use receives.
 const MAX_PIPES: usize = 64;
 
-/// Both ends of a pipe.
 struct Pipe {
     read: OwnedFd,
     write: OwnedFd,
@@ -56,7 +55,7 @@ pub(super) struct Spliced {
     from: SlotId,
 }
 
-/// The source of a move.
+/// A source whose bytes are moved into a pipe.
 #[derive(Clone, Copy)]
 struct SpliceSource {
     id: SlotId,
@@ -64,7 +63,7 @@ struct SpliceSource {
     left: u64,
 }
 
-/// The outcome of a move from a source.
+/// The outcome of moving bytes from a source into a pipe.
 enum MoveOutcome {
     Bytes(usize),
     /// No bytes yet: poll again.
@@ -100,7 +99,6 @@ impl Pipes {
         })
     }
 
-    /// Closes the empty pipes.
     pub(crate) fn trim(&mut self) {
         self.empty = Vec::new();
     }
