@@ -25,12 +25,11 @@ impl EventFd {
 
     /// Makes the eventfd unreadable.
     pub fn clear(&self) {
-        // The read fails only if the eventfd is not signalled, which is harmless.
+        // The read fails if the eventfd is not signalled, which is harmless.
         _ = rustix::io::read(self, &mut [0; 8]);
     }
 }
 
-/// Wraps an existing descriptor of an eventfd.
 impl From<OwnedFd> for EventFd {
     fn from(fd: OwnedFd) -> Self {
         Self(fd)

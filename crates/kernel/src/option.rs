@@ -265,9 +265,11 @@ impl DeviceName {
     /// Bytes of a name, with the zero that ends it (`IFNAMSIZ`).
     const SIZE: usize = 16;
 
+    /// Creates a name.
+    ///
     /// # Errors
     /// `InvalidInput` if no interface can have this name: it is empty, longer than 15 bytes, or has
-    /// a zero byte, a slash or a space.
+    /// a zero byte, a slash or white space.
     pub fn new(name: &str) -> io::Result<Self> {
         let refused = |byte: u8| matches!(byte, 0 | b'/') || byte.is_ascii_whitespace();
         if name.is_empty() || name.len() >= Self::SIZE || name.bytes().any(refused) {

@@ -17,7 +17,8 @@ use std::ptr;
 pub enum SigPipe {
     /// Nothing: the process ignores SIGPIPE, as Rust programs do by default.
     Ignored,
-    /// SIGPIPE is raised, which would end the process. The calls here block it.
+    /// The process does not ignore SIGPIPE, so the kernel raises it. The calls here keep the signal
+    /// from the process.
     Raised,
 }
 

@@ -238,8 +238,7 @@ impl Core {
         self.inner.try_borrow_mut().ok()?.take()
     }
 
-    /// # Errors
-    /// After a panic has interrupted the loop's own code, because it is then uncertain which
+    /// Fails after a panic has interrupted the loop's own code, because it is then uncertain which
     /// operations are in flight.
     pub(crate) fn check_not_broken(&self) -> io::Result<()> {
         if self.broken.get() { Err(broken()) } else { Ok(()) }

@@ -25,8 +25,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-/// Maximum number of rounds of deferred wakes and drops per turn. Wakes and drops that are added in
-/// the last round are left to the next turn.
+/// Maximum number of rounds of deferred wakes and drops at a time. Those that are added in the last
+/// round wait for the next time.
 const MAX_DROP_ROUNDS: u32 = 8;
 
 /// Maximum number of tasks that a turn runs before it enters the kernel.

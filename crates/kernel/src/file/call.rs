@@ -373,7 +373,7 @@ impl FileCall {
 /// Writes bytes so that they survive a power cut.
 ///
 /// # Safety
-/// The descriptor must be open, and the caller's to use.
+/// The descriptor must be open, and the caller must have the right to use it.
 unsafe fn write_durable(fd: RawFd, bytes: &[u8], offset: u64) -> Result<usize, Errno> {
     let flags = ReadWriteFlags::DSYNC;
     // SAFETY: the caller guarantees that the descriptor is open.
@@ -428,7 +428,7 @@ unsafe fn transfer(
 /// Moves the cursor, and returns the new position.
 ///
 /// # Safety
-/// The descriptor must be open, and the caller's to use.
+/// The descriptor must be open, and the caller must have the right to use it.
 unsafe fn seek(fd: RawFd, offset: i64, origin: u32) -> Result<u64, Errno> {
     // SAFETY: the call uses no memory, and the caller guarantees that the descriptor is open.
     let reached = unsafe { syscall(libc::SYS_lseek, fd, offset, origin) };
@@ -471,7 +471,7 @@ unsafe fn open(at: PathAt, how: &OpenHow) -> Result<usize, Errno> {
         return Ok(open_with(dir, path, how, flags)?.into_raw_fd() as usize);
     }
     let opened = match open_with(dir, path, how, flags | OFlags::NONBLOCK) {
-        // Another process has a lease on the file (`F_SETLEASE`), which it must give up first.
+        // Another process has a lease on the file (`F_SETLEASE`). Wait until it gives up the lease.
         Err(Errno::AGAIN) if !how.is_cached_only() => open_with(dir, path, how, flags)?,
         opened => opened?,
     };
