@@ -10,7 +10,7 @@ const UNSAFE_CRATES: [&str; 6] =
 /// instrumented.
 pub(crate) const TARGET: &str = "x86_64-unknown-linux-gnu";
 
-/// The test targets of the quick part.
+/// The test targets of [`asan_quick`].
 const QUICK_TARGETS: &str = "--lib --test lent";
 
 /// Tests that are not run under the sanitizer, because they call Cargo to build the examples, with

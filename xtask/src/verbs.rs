@@ -8,7 +8,7 @@ use crate::{
     sanitizers, static_program, style,
 };
 
-/// The quick checks that every change must pass, quickest first.
+/// The quick checks that every change must pass.
 pub(crate) const CHECK_PARTS: &[Part] = &[
     Part::required("style", || style::list(&[])),
     Part::required("format", || Step::new("cargo", "fmt --all --check").run()),
@@ -34,7 +34,7 @@ pub(crate) const CI_PARTS: &[Part] = &[
     Part::wanted("asan", sanitizers::asan_quick).leaving(&["asan"]),
 ];
 
-/// Checks that take long and rarely find what the rest misses.
+/// The slow checks, which rarely find what the other parts miss.
 pub(crate) const WEEKLY_PARTS: &[Part] = &[
     Part::wanted("advisories", advisories::all),
     Part::required("features", features::all_targets),
@@ -87,7 +87,7 @@ fn models() -> Outcome {
 /// tests, and then all tests of the workspace.
 pub(crate) fn test() -> Outcome {
     Step::new("cargo", "test --workspace --features annulus/tracing --test tracing").run_tests()?;
-    // A feature of the command that is off by default; without it, the `features` step checks it.
+    // `otlp` is off by default. The `features` part checks the command without it.
     let mut tests =
         Step::new("cargo", "test --workspace --no-fail-fast --features annulus-cli/otlp");
     if is_ci() {

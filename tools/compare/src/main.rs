@@ -233,7 +233,7 @@ async fn echo(mut stream: TcpStream) -> io::Result<()> {
     Ok(())
 }
 
-/// Answers each message, which is shorter than a buffer, with the file.
+/// Sends the file once per received buffer, so a message must fit in one buffer.
 async fn send_file(mut stream: TcpStream, path: PathBuf, is_pooled: bool) -> io::Result<()> {
     while stream.recv().await?.is_some() {
         let content = if is_pooled {

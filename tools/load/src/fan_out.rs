@@ -48,7 +48,7 @@ const NATS_PONG: &[u8] = b"PONG\r\n";
 pub struct FanOut {
     /// The address of the server.
     pub address: SocketAddr,
-    /// Number of subscribers.
+    /// Number of subscribers, each with its own connection.
     pub subscribers: usize,
     /// Bytes per message, without the framing that Redis or NATS adds. From [`MIN_MESSAGE_BYTES`]
     /// to [`MAX_MESSAGE_BYTES`].

@@ -3,10 +3,10 @@
 //!
 //! The pattern repeats after a prime number of bytes. A connection sends it from its own start
 //! position, and each message is the next part of the pattern. Any number of messages is therefore
-//! one slice to send and one to compare with. The first messages of up to 65,519 connections all
-//! differ, and so do up to 65,519 consecutive messages of one connection. Bytes that are shifted by
-//! the size of a buffer (a power of two) never match. A stamp at the start of a fixed text would
-//! not reveal stale bytes after it.
+//! one slice to send and one to compare with. Up to 65,519 connections start at different
+//! positions, and so do up to 65,519 consecutive messages of a connection. Bytes that are shifted
+//! by the size of a buffer (a power of two) are at a different position, too. A stamp at the start
+//! of a fixed text would not reveal stale bytes after it.
 
 use fastrand::Rng;
 use std::sync::LazyLock;

@@ -37,13 +37,13 @@ pub struct Plan {
     pub more_addresses: Vec<SocketAddr>,
     /// Addresses of the server that are not used, which the results mention.
     pub skipped_addresses: Vec<SocketAddr>,
-    /// The workload of the clients.
+    /// What the clients send: messages over connections, or datagrams.
     pub workload: Workload,
-    /// The protocol of stream clients.
+    /// The protocol of stream clients. Datagrams support only [`Protocol::Echo`].
     pub protocol: Protocol,
     /// How stream connections are encrypted, if they are.
     pub tls: Option<Tls>,
-    /// Clients: 1 to [`MAX_CLIENTS`].
+    /// Number of clients over all parts: 1 to [`MAX_CLIENTS`].
     pub clients: usize,
     /// Bytes per message: 1 to [`MAX_MESSAGE_BYTES`], or to [`MAX_DATAGRAM_BYTES`] for datagrams.
     pub length: usize,

@@ -140,13 +140,13 @@ pub struct Interval {
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
-    /// The cost is lower by more than the margin.
+    /// The whole interval shows that the cost is lower by more than the margin.
     Better,
     /// The whole interval is within the margin, and within [`DEFAULT_MARGIN`].
     Same,
     /// The interval is too wide to tell, or does not exist.
     Undecided,
-    /// The cost is higher by more than the margin.
+    /// The whole interval shows that the cost is higher by more than the margin.
     Worse,
     /// Nothing can be compared: a control differs from its contender, slices failed, or the work
     /// was not the same.
@@ -249,9 +249,9 @@ fn rank_depth([old, new]: [usize; 2], miss: f64) -> usize {
 
 /// Returns P(U = u) for groups of these sizes, for every u from 0 to `old` × `new`.
 ///
-/// The largest of all values is in either group with a probability equal to the group's share. If
-/// it is in the first group, it exceeds all values of the second one; what remains is a smaller
-/// case of the same problem.
+/// The largest value is in either group with a probability equal to the group's share of all
+/// values. If it is in the first group, it exceeds all values of the second group. Without it, the
+/// groups are a smaller case of the same problem.
 fn distribution(old: usize, new: usize) -> Vec<f64> {
     let most = old * new + 1;
     // The distributions for (i, j) and all j, starting with i = 0, where no value exceeds another.

@@ -136,7 +136,6 @@ fn datagram_loss(plan: &Plan, total: &Interval) -> Option<String> {
     })
 }
 
-/// Warns about requests that were due but not sent.
 fn unsent(total: &Interval) -> Option<String> {
     let Interval { unsent, sent, .. } = total;
     let due = sent + unsent;

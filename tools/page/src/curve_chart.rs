@@ -14,21 +14,21 @@ const COLOURS: usize = SERIES / 2;
 /// A chart of curves. Its key is above them.
 #[derive(Clone, Debug)]
 pub struct CurveChart {
-    /// The title of the chart.
+    /// The caption above the picture.
     pub title: String,
     /// A sentence below the chart; may be empty.
     pub note: String,
-    /// The horizontal axis.
+    /// The horizontal axis, which all curves share.
     pub x: Axis,
-    /// The vertical axis.
+    /// The vertical axis, which all curves share.
     pub y: Axis,
     /// A value of the vertical axis that curves should stay below, and its name.
     pub limit: Option<(f64, String)>,
-    /// The curves.
+    /// The curves, in the order of the key.
     pub curves: Vec<ChartCurve>,
 }
 
-/// One curve.
+/// A curve of a [`CurveChart`].
 #[derive(Clone, Debug)]
 pub struct ChartCurve {
     /// The name in the key.
@@ -51,7 +51,7 @@ impl ChartCurve {
 }
 
 impl CurveChart {
-    /// Draws the chart.
+    /// Draws the chart as SVG, with its title and note.
     pub fn figure(&self) -> Figure {
         let (left, right) = self.x.ends();
         let limit = self.limit.iter().map(|(limit, name)| {

@@ -19,11 +19,11 @@ const FRAME_HEIGHT: u32 = 150;
 /// A chart of estimates with intervals, one row each.
 #[derive(Clone, Debug)]
 pub struct IntervalChart {
-    /// The title of the chart.
+    /// The caption above the picture.
     pub title: String,
     /// A sentence below the chart; may be empty.
     pub note: String,
-    /// The axis of the estimates.
+    /// The horizontal axis, along which estimates are placed.
     pub x: Axis,
     /// Values marked by a vertical line, such as 1 for ratios.
     pub marks: Vec<f64>,
@@ -34,7 +34,7 @@ pub struct IntervalChart {
 /// One row: a name, and an estimate with its interval.
 #[derive(Clone, Debug)]
 pub struct IntervalRow {
-    /// The name of the row.
+    /// The name, shown above the estimate.
     pub name: String,
     /// The estimate; `None` leaves the row without a mark.
     pub value: Option<f64>,
@@ -45,7 +45,7 @@ pub struct IntervalRow {
 }
 
 impl IntervalChart {
-    /// Draws the chart.
+    /// Draws the chart as SVG, with its title and note.
     pub fn figure(&self) -> Figure {
         let rows = self.rows.iter().enumerate();
         let estimates = rows.flat_map(|(row, estimate)| self.estimate(row, estimate));

@@ -29,13 +29,13 @@ pub struct Page {
 pub struct Tile {
     /// The name of the figure.
     pub label: String,
-    /// The value.
+    /// The value, with its unit.
     pub value: String,
     /// A few words below the value; may be empty.
     pub note: String,
 }
 
-/// A warning.
+/// A warning near the top of the page.
 #[derive(Clone, Debug, Serialize)]
 pub struct Notice {
     /// What the reader must know.
@@ -47,7 +47,7 @@ pub struct Notice {
 /// A part of the page under a heading.
 #[derive(Clone, Debug, Serialize)]
 pub struct Section {
-    /// The heading.
+    /// The heading, which is visible even if the section is folded.
     pub heading: String,
     /// The contents. Adjacent figures share a row if there is space.
     pub blocks: Vec<Block>,
@@ -61,7 +61,7 @@ impl Section {
         Section { heading: heading.into(), blocks, is_folded: false }
     }
 
-    /// Folds the section.
+    /// Folds the section, so that only its heading is visible until the reader opens it.
     pub fn folded(self) -> Section {
         Section { is_folded: true, ..self }
     }
@@ -117,7 +117,7 @@ pub struct Table {
 /// A table with names on the left and cells that may be coloured.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Matrix {
-    /// The title of the table.
+    /// The caption above the table.
     pub title: String,
     /// A sentence below the table; may be empty.
     pub note: String,
@@ -125,7 +125,7 @@ pub struct Matrix {
     pub key: Vec<String>,
     /// The titles of all columns, including the columns of names.
     pub head: Vec<String>,
-    /// The rows.
+    /// The rows, from the top.
     pub rows: Vec<MatrixRow>,
 }
 
@@ -134,7 +134,7 @@ pub struct Matrix {
 pub struct MatrixRow {
     /// The names on the left, the same number in each row.
     pub names: Vec<String>,
-    /// The cells.
+    /// The cells to the right of the names.
     pub cells: Vec<MatrixCell>,
     /// Whether the row is greyed out.
     pub is_muted: bool,

@@ -85,7 +85,7 @@ impl Crate {
     }
 }
 
-/// Returns true if the uses in `edges` lead from one module to the other.
+/// Returns true if the uses in `edges` lead from module `from` to module `to`.
 fn leads_to(edges: &BTreeSet<(&str, &str)>, from: &str, to: &str) -> bool {
     let mut seen = BTreeSet::from([from]);
     let mut next = vec![from];

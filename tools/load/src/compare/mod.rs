@@ -96,7 +96,7 @@ pub struct Side {
 /// How the sides compare by one metric.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct MetricRatio {
-    /// The metric.
+    /// The metric by which the sides are compared.
     pub metric: Metric,
     /// The value for A, in replies per second or in ns; `None` if it was not measured.
     pub a: Option<f64>,

@@ -18,7 +18,6 @@ pub(super) struct SideSample {
 }
 
 impl SideSample {
-    /// Adds up all runs of a side.
     pub(super) fn sum(runs: &[Recording]) -> SideSample {
         let add = |mut sum: SideSample, piece: SideSample| {
             sum.seconds += piece.seconds;

@@ -60,7 +60,6 @@ use std::task::{Context, Poll};
 
 /// The requests and replies of one client.
 pub(crate) trait Exchange {
-    /// The buffer to which requests are written.
     type Out: OutgoingBuffer;
 
     /// Appends the next request. Returns its class: an index into the plan's mix, or 0 if there is
@@ -128,7 +127,7 @@ pub(crate) trait Exchange {
         false
     }
 
-    /// Forgets the state of the last connection, because a new one has been opened.
+    /// Forgets the state of the last connection, because a new one is about to be opened.
     fn on_reconnect(&mut self);
 
     /// Returns the number of reply bytes still expected, if it is known. After a fault the client
@@ -138,7 +137,6 @@ pub(crate) trait Exchange {
     }
 }
 
-/// A complete reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Answer {
     pub(crate) outcome: Outcome,
@@ -168,7 +166,6 @@ pub(crate) trait OutgoingBuffer: Default {
     fn clear(&mut self);
 }
 
-/// Bytes to send.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum SendBytes<'a> {
     /// The transport keeps no reference to the bytes.
@@ -199,8 +196,8 @@ pub(crate) trait Transport: 'static {
         take: impl FnOnce(&[u8]) -> R,
     ) -> Poll<io::Result<Option<R>>>;
 
-    /// Accepts bytes to send, and returns how many: at least one. They are then sent without
-    /// further calls.
+    /// Accepts bytes to send, and returns how many: at least one. The transport keeps accepted
+    /// bytes that it cannot send yet.
     fn poll_send(
         &mut self,
         cx: &mut Context<'_>,

@@ -169,7 +169,7 @@ fn check_host(host: &str) -> Result<&str, String> {
             "'{host}' is not a host: write HOST:PORT, such as 127.0.0.1:7000 or [::1]:7000"
         ));
     }
-    // A name of digits and dots is an invalid number, so it is not resolved.
+    // A host of digits and dots is a number, so an invalid one must not be resolved as a name.
     let numeric = host.chars().all(|c| c.is_ascii_digit() || c == '.');
     if numeric && host.parse::<Ipv4Addr>().is_err() {
         return Err(format!("'{host}' is not an IPv4 address: write four numbers from 0 to 255"));

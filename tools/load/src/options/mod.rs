@@ -226,7 +226,7 @@ pub struct Options {
     #[arg(skip)]
     #[serde(deserialize_with = "values::duration")]
     pub connect_timeout: Option<Duration>,
-    /// The seed of the data that the clients send.
+    /// The seed of the payload and of all random numbers of the clients.
     #[arg(skip)]
     pub seed: Option<u64>,
 

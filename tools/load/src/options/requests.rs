@@ -222,7 +222,6 @@ impl Options {
 }
 
 enum ScriptExpected {
-    /// The whole reply.
     Reply(Template),
     Check(Expected),
 }

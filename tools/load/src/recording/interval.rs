@@ -43,9 +43,9 @@ pub struct Interval {
     pub reconnects: u64,
     /// Requests sent more than a millisecond after they were due.
     pub late: u64,
-    /// Bytes sent.
+    /// Bytes sent, without the overhead of TLS.
     pub bytes_sent: u64,
-    /// Bytes received.
+    /// Bytes received, without the overhead of TLS.
     pub bytes_received: u64,
     /// Replies by outcome, such as `2xx` or `error reply`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -56,7 +56,6 @@ pub struct Interval {
     /// Response times: from when a request was due to the end of its reply, or to its time-out.
     pub response: Latencies,
     /// Service times: from when a request was written to the end of its reply, or to its time-out.
-    /// Empty if they were not recorded.
     pub service: Latencies,
     /// The load's own delay, with one significant digit: the time from when a request was due and
     /// its connection was free until it was written.
@@ -78,14 +77,14 @@ pub struct Interval {
 /// The figures of one request class in an interval.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ClassInterval {
-    /// Requests sent.
+    /// Requests sent, including those sent again.
     pub sent: u64,
     /// Complete replies, including those counted in `refused`.
     pub answered: u64,
     /// Replies in `answered` that report a failure or are not the expected ones.
     #[serde(default)]
     pub refused: u64,
-    /// Requests that failed.
+    /// Requests that were sent, but failed and were never answered.
     pub failed: u64,
     /// Replies by outcome, such as `2xx` or `error reply`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]

@@ -124,7 +124,7 @@ pub struct ServerUsage {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct RunInfo {
-    /// The command line.
+    /// The words of the command line, if the caller has set them.
     pub command: Vec<String>,
     /// The label that the user gave to the run.
     pub label: Option<String>,
@@ -134,7 +134,7 @@ pub struct RunInfo {
     pub machine: Machine,
     /// When measuring began, by the machine's wall clock.
     pub started: f64,
-    /// The address of the server.
+    /// The addresses of the server, separated by commas, with a prefix for datagrams.
     pub address: String,
     /// The kind of workload.
     pub workload: WorkloadKind,
@@ -148,7 +148,7 @@ pub struct RunInfo {
     /// Number of connections, or of datagram sockets. Older recordings call this `clients`.
     #[serde(alias = "clients")]
     pub connections: u64,
-    /// Number of threads of the load.
+    /// Number of threads of the load. A merged recording counts the threads of all parts.
     pub threads: u64,
     /// Requests in flight per connection, or datagrams in flight per socket.
     pub pipeline: u64,
@@ -168,7 +168,8 @@ pub struct RunInfo {
     pub interval: f64,
     /// The seed of the payload and of all random numbers of the clients.
     pub seed: u64,
-    /// The driver on which the clients ran.
+    /// The driver on which the clients ran. If parts used different drivers, they are separated by
+    /// commas.
     pub driver: String,
     /// The parts of a run of several machines, in order. Empty if there was only one.
     #[serde(skip_serializing_if = "Vec::is_empty")]

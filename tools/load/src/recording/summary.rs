@@ -36,9 +36,9 @@ pub struct Summary {
     pub reconnects: u64,
     /// Requests sent more than a millisecond after they were due.
     pub late: u64,
-    /// Bytes sent.
+    /// Bytes sent, without the overhead of TLS.
     pub bytes_sent: u64,
-    /// Bytes received.
+    /// Bytes received, without the overhead of TLS.
     pub bytes_received: u64,
     /// Bytes sent per second.
     pub bytes_sent_per_second: f64,
@@ -52,7 +52,7 @@ pub struct Summary {
     /// time-out.
     pub latency_us: Percentiles,
     /// Service times in µs: from when a request was written to the end of its reply, or to its
-    /// time-out. There are no samples if they were not recorded.
+    /// time-out.
     pub service_us: Percentiles,
     /// How many requests the load sent together.
     pub together: GroupSizes,
@@ -67,7 +67,7 @@ pub struct Summary {
 pub struct GroupSizes {
     /// Number of groups.
     pub groups: u64,
-    /// The mean size.
+    /// The mean size, rounded to two decimals.
     pub mean: f64,
     /// The median size.
     pub p50: u64,
@@ -106,13 +106,13 @@ impl GroupSizes {
 pub struct ClassSummary {
     /// The name of the class, from [`Recording::classes`](super::Recording::classes).
     pub name: String,
-    /// Requests sent.
+    /// Requests sent, including those sent again.
     pub sent: u64,
     /// Complete replies, including those counted in `refused`.
     pub responses: u64,
     /// Replies in `responses` that report a failure or are not the expected ones.
     pub refused: u64,
-    /// Requests that failed.
+    /// Requests that were sent, but failed and were never answered.
     pub failed: u64,
     /// Replies by outcome.
     pub outcomes: BTreeMap<String, u64>,
@@ -144,11 +144,11 @@ impl ClassSummary {
 pub struct Percentiles {
     /// Number of latencies.
     pub samples: u64,
-    /// The minimum.
+    /// The shortest latency.
     pub min: f64,
-    /// The mean.
+    /// The mean latency.
     pub mean: f64,
-    /// The median.
+    /// The median latency.
     pub p50: Option<f64>,
     /// The 90th percentile.
     pub p90: Option<f64>,
@@ -163,7 +163,7 @@ pub struct Percentiles {
     /// The 99.999th percentile.
     #[serde(rename = "p99.999")]
     pub p99_999: Option<f64>,
-    /// The maximum.
+    /// The longest latency.
     pub max: f64,
 }
 

@@ -28,7 +28,6 @@ struct ClassTally {
 }
 
 impl Tally {
-    /// Creates an empty tally for this many request classes.
     pub(super) fn new(classes: usize) -> Tally {
         let class = |_| ClassTally {
             counts: ClassInterval::default(),
@@ -60,7 +59,6 @@ impl Tally {
         self.delay.saturating_record(delay);
     }
 
-    /// Counts a group of requests that left together.
     pub(super) fn sent_together(&mut self, requests: u64) {
         self.together.saturating_record(requests);
     }

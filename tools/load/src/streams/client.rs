@@ -24,7 +24,7 @@ use std::time::Duration;
 /// How long to wait for more bytes after a wrong one.
 pub(super) const MISMATCH_WAIT: Duration = Duration::from_millis(100);
 
-/// The progress of sending a request is watched if it has at least this many bytes.
+/// If the written requests have at least this many bytes, the progress of sending them is watched.
 const MIN_UPLOAD_BYTES: usize = 64 << 10;
 
 /// Returns true if the stream of a TLS session ended without `close_notify`.
@@ -247,7 +247,7 @@ impl<X: Exchange + 'static> StreamClient<X> {
         }
     }
 
-    /// Checks whether the server's system has received more of a long request, which counts as
+    /// Checks whether the server's kernel has acknowledged more of a long request, which counts as
     /// activity. Returns true if the server has rejected the request, so that the rest must not be
     /// sent.
     #[cold]
@@ -494,7 +494,6 @@ impl<X: Exchange + 'static> StreamClient<X> {
     }
 }
 
-/// The stage of a client.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Stage {
     /// The client connects, or pauses before connecting.
@@ -514,8 +513,8 @@ pub(super) struct Activity {
     stage: Cell<Stage>,
     /// Whether the sweep has found the server silent for too long.
     has_expired: Cell<bool>,
-    /// While a long request is being sent: the number of its bytes that the server's system had not
-    /// received at the last check, at most `u32::MAX`. Otherwise 0.
+    /// While a long request is being sent: the number of its bytes that the server's kernel had not
+    /// acknowledged at the last check, at most `u32::MAX`. Otherwise 0.
     upload: Cell<u32>,
     waker: OnceCell<Waker>,
     /// The pacer of a client that ended before the window closed.
@@ -558,8 +557,8 @@ impl Activity {
         }
     }
 
-    /// Records how many bytes of a long request the server's system has not received. A change is
-    /// activity.
+    /// Records how many bytes of a long request the server's kernel has not acknowledged. A change
+    /// is activity.
     fn set_upload(&self, left: usize) {
         let left = u32::try_from(left).unwrap_or(u32::MAX);
         if self.upload.replace(left) != left {

@@ -175,7 +175,6 @@ const MANY_CLIENTS: usize = 1000;
 const TOTAL_BUFFER_BYTES: usize = 1 << 20;
 /// The minimum number of buffers, so that large replies are still received into the pool.
 const MIN_BUFFERS: usize = 16;
-/// The minimum and maximum size of a buffer.
 const BUFFER_SIZE_RANGE: [usize; 2] = [4 << 10, 256 << 10];
 
 /// The settings of a worker thread's runtime.

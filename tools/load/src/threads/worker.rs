@@ -183,7 +183,7 @@ impl WorkerChannels {
             }
             match self.commands.poll_recv(cx) {
                 Poll::Ready(None) => return Poll::Ready(Err(RunAbandoned)),
-                // A command to close that arrived after the window had closed.
+                // A command to close can arrive after the window has closed. It has no effect then.
                 Poll::Ready(Some(_)) => cx.waker().wake_by_ref(),
                 Poll::Pending => {}
             }

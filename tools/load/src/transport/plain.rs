@@ -36,8 +36,8 @@ macro_rules! call {
 
 impl PlainTransport {
     /// Connects to an address of the plan's server, within the plan's time limit. `number` counts
-    /// the connections of the run. With `has_many_sources`, the connection comes from one of
-    /// [`SOURCE_ADDRESSES`] if the server has an IPv4 loopback address.
+    /// the connections of the run. With `has_many_sources`, connections to an IPv4 loopback address
+    /// come from [`SOURCE_ADDRESSES`] addresses in turn.
     pub(crate) async fn connect(
         plan: &Plan,
         number: usize,
@@ -60,7 +60,6 @@ impl PlainTransport {
         call!(self, unacknowledged())
     }
 
-    /// Resets the connection.
     pub(super) fn abort(self) {
         call!(self, abort());
     }

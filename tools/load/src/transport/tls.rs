@@ -11,7 +11,6 @@ use std::task::{Context, Poll, ready};
 /// The maximum number of bytes to encrypt at once.
 const MAX_PLAINTEXT_BYTES: usize = 64 << 10;
 
-/// A TLS session over a TCP or Unix stream.
 pub(crate) struct TlsTransport {
     stream: PlainTransport,
     state: Box<TlsState>,
@@ -51,7 +50,6 @@ impl TlsTransport {
         self.state.unsent.len() + self.stream.unacknowledged()
     }
 
-    /// Resets the connection.
     pub(super) fn abort(self) {
         self.stream.abort();
     }

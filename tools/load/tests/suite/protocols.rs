@@ -69,7 +69,6 @@ fn answer(stream: &mut dyn Stream, reply: impl Fn(&str) -> Vec<u8>) {
     }
 }
 
-/// Returns a reply with a body.
 fn ok(body: &str) -> Vec<u8> {
     format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}", body.len()).into_bytes()
 }

@@ -210,7 +210,6 @@ fn skip(input: &[u8], left: u64) -> (usize, u64) {
     (taken, left - taken as u64)
 }
 
-/// Parses the line with a chunk's size, and returns the size.
 fn chunk_size(bytes: &[u8]) -> Parsed<u64> {
     let wrong = || {
         let shown = bytes[..bytes.len().min(MAX_SHOWN_BYTES)].escape_ascii();
@@ -227,7 +226,6 @@ fn chunk_size(bytes: &[u8]) -> Parsed<u64> {
     }
 }
 
-/// Parses the line end after a chunk.
 fn chunk_end(bytes: &[u8]) -> Parsed<()> {
     match bytes {
         [b'\r', b'\n', ..] => Ok(Some((2, ()))),

@@ -225,7 +225,6 @@ pub(crate) struct Requests {
     last_head: RefCell<LastHead>,
 }
 
-/// One kind of request, encoded.
 #[derive(Debug)]
 struct EncodedRequest {
     /// The head up to the content length if the body has fields; otherwise the whole request.

@@ -1,5 +1,4 @@
 const HEADER_BYTES: usize = 9;
-/// The type of DATA frames.
 const DATA: u8 = 0;
 /// The flags END_STREAM and PADDED. A DATA frame with either is passed on.
 const MEANINGFUL_FLAGS: u8 = 0x1 | 0x8;

@@ -15,7 +15,6 @@ pub(crate) struct Requests {
     mix: Mix<RequestTemplate>,
 }
 
-/// One kind of request.
 #[derive(Debug)]
 struct RequestTemplate {
     method: String,
@@ -31,7 +30,6 @@ struct RequestTemplate {
 pub(super) struct NextRequest {
     pub(super) head: Request<()>,
     pub(super) body: Option<Bytes>,
-    /// The expected body of the reply.
     pub(super) expected: Option<Rc<Expected>>,
 }
 

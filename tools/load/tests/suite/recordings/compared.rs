@@ -4,7 +4,6 @@ use annulus_load::compare::{Comparison, Options, compare};
 use annulus_load::recording::{Interval, Latencies, Recording, RunInfo};
 use annulus_load::stats::Verdict;
 
-/// Number of comparisons per test.
 const COMPARISON_COUNT: u64 = 100;
 
 /// Runs of a simulated server.

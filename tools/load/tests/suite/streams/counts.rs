@@ -26,7 +26,6 @@ fn assert_counts_add_up(report: &Recording) -> Summary {
     summary
 }
 
-/// Echoes after a pause.
 fn slow(mut stream: std::net::TcpStream) {
     let mut message = [0; LENGTH];
     while stream.read_exact(&mut message).is_ok() {

@@ -1,5 +1,6 @@
-//! Invariant 21 for streams: latency counts from the intended start, and replies are verified. The
-//! servers are correct or faulty, and each kind of failure must be counted as this kind.
+//! Invariant 21 of `docs/ARCHITECTURE.md` for streams: latency counts from the intended start, and
+//! replies are verified. The servers are correct or faulty, and each failure must be counted under
+//! its own kind.
 
 use crate::common;
 use annulus_skip::skip;
