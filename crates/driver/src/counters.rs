@@ -31,7 +31,7 @@ pub struct Counter {
     pub name: &'static str,
     /// A description in one or two sentences.
     pub help: &'static str,
-    /// The value.
+    /// The value when the counters were read.
     pub value: u64,
 }
 

@@ -21,7 +21,7 @@ pub enum Op {
     },
     /// Receives into the pool's buffers until the operation ends.
     RecvMulti {
-        /// The socket.
+        /// The socket to receive from.
         fd: Fd,
         /// Number of bytes after which the operation ends; zero means no limit. The total may
         /// exceed the limit, but the last receive returns at most `limit` bytes. Requires
@@ -30,22 +30,22 @@ pub enum Op {
     },
     /// Receives once into one of the pool's buffers.
     RecvPooled {
-        /// The socket.
+        /// The socket to receive from.
         fd: Fd,
     },
-    /// Waits until the socket is writable, or has failed.
+    /// Waits until the descriptor is writable, or has failed.
     WritableOnce {
-        /// The socket.
+        /// The descriptor to poll.
         fd: Fd,
     },
     /// Waits until the descriptor is readable, or has failed. The event's value is meaningless.
     ReadableOnce {
-        /// The descriptor.
+        /// The descriptor to poll.
         fd: Fd,
     },
     /// Reports an event each time the descriptor becomes readable, until the operation ends.
     Readable {
-        /// The descriptor.
+        /// The descriptor to poll.
         fd: Fd,
     },
     /// Cancels an operation. The target still gets its terminal event; the cancel itself has no
@@ -56,7 +56,7 @@ pub enum Op {
     },
     /// Closes a descriptor that no operation in flight refers to. It has no event.
     Close {
-        /// The descriptor.
+        /// The descriptor to close.
         fd: Fd,
     },
 }
@@ -68,9 +68,9 @@ pub enum Op {
 pub enum MemoryOp {
     /// Receives once into the submitter's memory.
     Recv {
-        /// The socket.
+        /// The socket to receive from.
         fd: Fd,
-        /// Where the bytes go.
+        /// The memory that the received bytes are written to.
         buffer: *mut u8,
         /// Maximum number of bytes to receive.
         len: u32,
@@ -81,37 +81,37 @@ pub enum MemoryOp {
     /// [`annulus_kernel::MessageLayout`], and the event's value counts from the start of the
     /// buffer, so it is never zero. An empty message may end the operation.
     RecvMessages {
-        /// The socket.
+        /// The socket to receive from.
         fd: Fd,
-        /// The `struct msghdr`.
+        /// The address of the `struct msghdr`.
         header: *const u8,
     },
     /// Receives one message into the memory that a `struct msghdr` refers to, like `recvmsg(2)`.
     /// The event's value is the full length of the message, even if the message was truncated.
     RecvMessage {
-        /// The socket.
+        /// The socket to receive from.
         fd: Fd,
-        /// The `struct msghdr`.
+        /// The address of the `struct msghdr`.
         header: *mut u8,
     },
     /// Sends a message without blocking. A send that succeeds has no event; one that fails has an
     /// event with the error. The `struct msghdr` and everything it refers to must outlive the
     /// operation.
     SendMessageNow {
-        /// The socket.
+        /// The socket to send on.
         fd: Fd,
-        /// The `struct msghdr`.
+        /// The address of the `struct msghdr`.
         header: *const u8,
     },
     /// Sends one datagram to an address without blocking: like `SendMessageNow`, but without a
     /// header. The bytes and the address must outlive the operation. Requires
     /// [`Driver::supports_send_to_now`](crate::Driver::supports_send_to_now).
     SendToNow {
-        /// The socket.
+        /// The socket to send on.
         fd: Fd,
-        /// The bytes.
+        /// The bytes to send.
         buffer: *const u8,
-        /// Number of bytes.
+        /// Number of bytes at `buffer`.
         len: u32,
         /// The destination, or null for the peer of a connected socket.
         to: *const u8,
@@ -121,35 +121,35 @@ pub enum MemoryOp {
     /// Sends without blocking. A send of all bytes has no event; otherwise the event has the
     /// smaller count or the error.
     SendNow {
-        /// The socket.
+        /// The socket to send on.
         fd: Fd,
-        /// The bytes.
+        /// The bytes to send.
         buffer: *const u8,
-        /// Number of bytes.
+        /// Number of bytes at `buffer`.
         len: u32,
     },
     /// Like `SendNow`, but sends the vectors of a `struct msghdr`. The header and the vectors need
     /// only outlive the submission.
     SendVectorNow {
-        /// The socket.
+        /// The socket to send on.
         fd: Fd,
-        /// The `struct msghdr`.
+        /// The address of the `struct msghdr`.
         header: *const u8,
     },
     /// Sends all bytes, and waits for space if necessary.
     Send {
-        /// The socket.
+        /// The socket to send on.
         fd: Fd,
-        /// The bytes.
+        /// The bytes to send.
         buffer: *const u8,
-        /// Number of bytes.
+        /// Number of bytes at `buffer`.
         len: u32,
     },
     /// Like `Send`, but sends the vectors of a `struct msghdr`.
     SendVector {
-        /// The socket.
+        /// The socket to send on.
         fd: Fd,
-        /// The `struct msghdr`.
+        /// The address of the `struct msghdr`.
         header: *const u8,
     },
     /// Like `Send`, but without a copy (`IORING_OP_SEND_ZC`): the kernel reads the memory until the
@@ -158,28 +158,28 @@ pub enum MemoryOp {
     /// the socket does not support it. Requires a driver that was [set up for
     /// it](crate::UringConfig::zero_copy).
     SendZeroCopy {
-        /// The socket.
+        /// The socket to send on.
         fd: Fd,
-        /// The bytes.
+        /// The bytes to send.
         buffer: *const u8,
-        /// Number of bytes.
+        /// Number of bytes at `buffer`.
         len: u32,
     },
     /// Like `SendZeroCopy`, but sends the vectors of a `struct msghdr`, which is part of the memory
     /// that the kernel reads.
     SendVectorZeroCopy {
-        /// The socket.
+        /// The socket to send on.
         fd: Fd,
-        /// The `struct msghdr`.
+        /// The address of the `struct msghdr`.
         header: *const u8,
     },
     /// Connects a socket to an address.
     Connect {
-        /// The socket.
+        /// The socket to connect.
         fd: Fd,
-        /// A socket address.
+        /// The peer's address, in the kernel's layout.
         address: *const u8,
-        /// The length of the address.
+        /// Number of bytes at `address`.
         len: u32,
     },
 }
@@ -195,7 +195,7 @@ pub enum FileStart {
     /// Made on a separate thread, since it may hang. Only a few calls of one group, such as calls
     /// on one mount, run at once.
     Isolated {
-        /// The group.
+        /// The number of the group, such as one per mount.
         group: u64,
     },
 }

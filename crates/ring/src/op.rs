@@ -35,7 +35,7 @@ pub mod poll {
 pub struct Nop;
 
 impl Nop {
-    /// Encodes the operation.
+    /// Returns the entry, which safe code may submit.
     #[inline]
     pub fn entry(self) -> SafeEntry {
         SafeEntry::new(Entry::new(opcode::NOP, Fd::NONE))
@@ -50,7 +50,7 @@ pub struct Accept {
 }
 
 impl Accept {
-    /// Encodes the operation.
+    /// Returns the entry, which safe code may submit.
     #[inline]
     pub fn entry(self) -> SafeEntry {
         let base = Entry::new(opcode::ACCEPT, self.fd);
@@ -66,7 +66,7 @@ pub struct AcceptMulti {
 }
 
 impl AcceptMulti {
-    /// Encodes the operation.
+    /// Returns the entry, which safe code may submit.
     #[inline]
     pub fn entry(self) -> SafeEntry {
         let base = Entry::from(Accept { fd: self.fd }.entry());
@@ -77,16 +77,16 @@ impl AcceptMulti {
 /// Connects a socket.
 #[derive(Clone, Copy, Debug)]
 pub struct Connect {
-    /// The socket.
+    /// The socket to connect.
     pub fd: Fd,
-    /// A pointer to the socket address.
+    /// The peer's address, in the kernel's layout.
     pub address: *const u8,
-    /// The length of the address, in bytes.
+    /// Number of bytes at `address`.
     pub len: u32,
 }
 
 impl Connect {
-    /// Encodes the operation.
+    /// Returns the entry, which is unsafe to submit because it refers to memory.
     #[inline]
     pub fn entry(self) -> Entry {
         let base = Entry::new(opcode::CONNECT, self.fd);
@@ -97,14 +97,14 @@ impl Connect {
 /// Waits until a descriptor is ready.
 #[derive(Clone, Copy, Debug)]
 pub struct Poll {
-    /// The descriptor.
+    /// The descriptor to poll.
     pub fd: Fd,
-    /// [`poll`] bits.
+    /// The events to wait for, as [`poll`] bits.
     pub events: u32,
 }
 
 impl Poll {
-    /// Encodes the operation.
+    /// Returns the entry, which safe code may submit.
     #[inline]
     pub fn entry(self) -> SafeEntry {
         // The kernel reads the events as two 16-bit words in little-endian order on every machine.
@@ -117,14 +117,14 @@ impl Poll {
 /// Reports each readiness edge of a descriptor with a completion, until the operation ends (5.13).
 #[derive(Clone, Copy, Debug)]
 pub struct PollMulti {
-    /// The descriptor.
+    /// The descriptor to poll.
     pub fd: Fd,
-    /// [`poll`] bits.
+    /// The events to report, as [`poll`] bits.
     pub events: u32,
 }
 
 impl PollMulti {
-    /// Encodes the operation.
+    /// Returns the entry, which safe code may submit.
     #[inline]
     pub fn entry(self) -> SafeEntry {
         let base = Entry::from(Poll { fd: self.fd, events: self.events }.entry());
@@ -145,12 +145,12 @@ pub struct TimeSpec {
 /// Completes with ETIME after a duration, which the kernel reads when it consumes the entry.
 #[derive(Clone, Copy, Debug)]
 pub struct Timeout {
-    /// The duration.
+    /// The duration until the completion.
     pub after: &'static TimeSpec,
 }
 
 impl Timeout {
-    /// Encodes the operation.
+    /// Returns the entry, which safe code may submit.
     #[inline]
     pub fn entry(self) -> SafeEntry {
         let base = Entry::new(opcode::TIMEOUT, Fd::NONE);
@@ -167,7 +167,7 @@ pub struct Cancel {
 }
 
 impl Cancel {
-    /// Encodes the operation.
+    /// Returns the entry, which safe code may submit.
     #[inline]
     pub fn entry(self) -> SafeEntry {
         let base = Entry::new(opcode::ASYNC_CANCEL, Fd::NONE);
@@ -178,12 +178,12 @@ impl Cancel {
 /// Closes a descriptor.
 #[derive(Clone, Copy, Debug)]
 pub struct Close {
-    /// The descriptor.
+    /// The descriptor to close.
     pub fd: Fd,
 }
 
 impl Close {
-    /// Encodes the operation.
+    /// Returns the entry, which safe code may submit.
     #[inline]
     pub fn entry(self) -> SafeEntry {
         SafeEntry::new(Entry::new(opcode::CLOSE, self.fd))

@@ -12,7 +12,7 @@ use annulus_kernel::file::{FileCall, FileStat, OpenHow, PathAt};
 pub struct Operation {
     /// The name in the kernel's header, without the prefix.
     pub name: &'static str,
-    /// The number.
+    /// The operation's number, as in `IORING_OP_*`.
     pub opcode: u8,
     /// The kernel version that introduced the operation, major and minor.
     pub since: (u16, u16),

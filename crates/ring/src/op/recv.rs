@@ -11,16 +11,16 @@ const RECV_MULTISHOT: u16 = 1 << 1;
 /// Receives once into the submitter's memory.
 #[derive(Clone, Copy, Debug)]
 pub struct Recv {
-    /// The socket.
+    /// The socket to receive from.
     pub fd: Fd,
-    /// Where the bytes go.
+    /// The memory that the received bytes are written to.
     pub buffer: *mut u8,
     /// The maximum number of bytes to receive.
     pub len: u32,
 }
 
 impl Recv {
-    /// Encodes the operation.
+    /// Returns the entry, which is unsafe to submit because it refers to memory.
     #[inline]
     pub fn entry(self) -> Entry {
         Entry { addr: self.buffer as u64, len: self.len, ..Entry::new(opcode::RECV, self.fd) }
@@ -30,9 +30,9 @@ impl Recv {
 /// Receives many times into buffers that the kernel takes from a group (6.0).
 #[derive(Clone, Copy, Debug)]
 pub struct RecvMulti {
-    /// The socket.
+    /// The socket to receive from.
     pub fd: Fd,
-    /// The buffer group.
+    /// The group from which the kernel takes buffers.
     pub group: u16,
     /// The total number of bytes after which the operation ends, and the most that any buffer
     /// receives. Zero means no limit. Other values fail with EINVAL before 6.17.
@@ -40,7 +40,7 @@ pub struct RecvMulti {
 }
 
 impl RecvMulti {
-    /// Encodes the operation.
+    /// Returns the entry, which safe code may submit.
     #[inline]
     pub fn entry(self) -> SafeEntry {
         let base = with_buffer_group(opcode::RECV, self.fd, self.group);
@@ -54,14 +54,14 @@ impl RecvMulti {
 /// Receives once into a buffer that the kernel takes from a group.
 #[derive(Clone, Copy, Debug)]
 pub struct RecvSelect {
-    /// The socket.
+    /// The socket to receive from.
     pub fd: Fd,
-    /// The buffer group.
+    /// The group from which the kernel takes a buffer.
     pub group: u16,
 }
 
 impl RecvSelect {
-    /// Encodes the operation.
+    /// Returns the entry, which safe code may submit.
     #[inline]
     pub fn entry(self) -> SafeEntry {
         SafeEntry::new(with_buffer_group(opcode::RECV, self.fd, self.group))
@@ -81,7 +81,7 @@ fn with_buffer_group(opcode: u8, fd: Fd, group: u16) -> Entry {
 /// must stay valid until the terminal completion.
 #[derive(Clone, Copy, Debug)]
 pub struct RecvMsg {
-    /// The socket.
+    /// The socket to receive from.
     pub fd: Fd,
     /// The address of a [`MsgHeader`](annulus_kernel::MsgHeader).
     pub header: *mut u8,
@@ -90,7 +90,7 @@ pub struct RecvMsg {
 }
 
 impl RecvMsg {
-    /// Encodes the operation.
+    /// Returns the entry, which is unsafe to submit because it refers to memory.
     #[inline]
     pub fn entry(self) -> Entry {
         let base = Entry::new(opcode::RECVMSG, self.fd);
@@ -108,9 +108,9 @@ impl RecvMsg {
 /// not zero. Unlike `RECV`, this operation has no total limit.
 #[derive(Clone, Copy, Debug)]
 pub struct RecvMsgMulti {
-    /// The socket.
+    /// The socket to receive from.
     pub fd: Fd,
-    /// The buffer group.
+    /// The group from which the kernel takes buffers.
     pub group: u16,
     /// The address of a [`MsgHeader`](annulus_kernel::MsgHeader).
     pub header: *const u8,
@@ -121,7 +121,7 @@ pub struct RecvMsgMulti {
 }
 
 impl RecvMsgMulti {
-    /// Encodes the operation.
+    /// Returns the entry, which is unsafe to submit because it refers to memory.
     #[inline]
     pub fn entry(self) -> Entry {
         let (addr, op_flags) = (self.header as u64, self.flags);

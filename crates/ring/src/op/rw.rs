@@ -16,18 +16,18 @@ pub mod rwf {
 /// Reads a file at an offset, or a stream if the offset is `u64::MAX`.
 #[derive(Clone, Copy, Debug)]
 pub struct Read {
-    /// The file.
+    /// The file or stream to read.
     pub fd: Fd,
-    /// Where the bytes go.
+    /// The memory that the bytes are written to.
     pub buffer: *mut u8,
     /// The maximum number of bytes to read.
     pub len: u32,
-    /// The offset in the file.
+    /// The offset in the file, or `u64::MAX` for a stream.
     pub offset: u64,
 }
 
 impl Read {
-    /// Encodes the operation.
+    /// Returns the entry, which is unsafe to submit because it refers to memory.
     #[inline]
     pub fn entry(self) -> Entry {
         let base = Entry::new(opcode::READ, self.fd);
@@ -38,18 +38,18 @@ impl Read {
 /// Writes as many bytes to a stream as there is space for, which may be less than `len`.
 #[derive(Clone, Copy, Debug)]
 pub struct Write {
-    /// The stream.
+    /// The stream to write to.
     pub fd: Fd,
-    /// The bytes.
+    /// The bytes to write.
     pub buffer: *const u8,
-    /// The number of bytes.
+    /// Number of bytes at `buffer`.
     pub len: u32,
     /// [`rwf`] flags.
     pub flags: u32,
 }
 
 impl Write {
-    /// Encodes the operation.
+    /// Returns the entry, which is unsafe to submit because it refers to memory.
     #[inline]
     pub fn entry(self) -> Entry {
         let base = Entry::new(opcode::WRITE, self.fd);
@@ -62,18 +62,18 @@ impl Write {
 /// (`SUBMIT_STABLE`), their bytes until the end of the operation.
 #[derive(Clone, Copy, Debug)]
 pub struct Writev {
-    /// The stream.
+    /// The stream to write to.
     pub fd: Fd,
-    /// The first vector.
+    /// The address of the first vector.
     pub vectors: *const IoVec,
-    /// The number of vectors.
+    /// Number of vectors.
     pub count: u32,
     /// [`rwf`] flags.
     pub flags: u32,
 }
 
 impl Writev {
-    /// Encodes the operation.
+    /// Returns the entry, which is unsafe to submit because it refers to memory.
     #[inline]
     pub fn entry(self) -> Entry {
         let base = Entry::new(opcode::WRITEV, self.fd);

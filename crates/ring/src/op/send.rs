@@ -10,18 +10,18 @@ const ZERO_COPY_REPORT: u16 = 1 << 3;
 /// Sends bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct Send {
-    /// The socket.
+    /// The socket to send on.
     pub fd: Fd,
-    /// The bytes.
+    /// The bytes to send.
     pub buffer: *const u8,
-    /// The number of bytes.
+    /// Number of bytes at `buffer`.
     pub len: u32,
     /// [`msg`](annulus_kernel::msg) flags.
     pub flags: u32,
 }
 
 impl Send {
-    /// Encodes the operation.
+    /// Returns the entry, which is unsafe to submit because it refers to memory.
     #[inline]
     pub fn entry(self) -> Entry {
         let base = Entry::new(opcode::SEND, self.fd);
@@ -34,22 +34,22 @@ impl Send {
 /// empty one, is sent whole or not at all.
 #[derive(Clone, Copy, Debug)]
 pub struct SendTo {
-    /// The socket.
+    /// The socket to send on.
     pub fd: Fd,
-    /// The bytes.
+    /// The bytes to send.
     pub buffer: *const u8,
-    /// The number of bytes.
+    /// Number of bytes at `buffer`.
     pub len: u32,
-    /// A socket address, or null for the peer of a connected socket.
+    /// The destination's address, or null for the peer of a connected socket.
     pub name: *const u8,
-    /// The length of the address, in bytes.
+    /// Number of bytes at `name`.
     pub name_len: u16,
     /// [`msg`](annulus_kernel::msg) flags.
     pub flags: u32,
 }
 
 impl SendTo {
-    /// Encodes the operation.
+    /// Returns the entry, which is unsafe to submit because it refers to memory.
     #[inline]
     pub fn entry(self) -> Entry {
         let Self { fd, buffer, len, name, name_len, flags } = self;
@@ -66,7 +66,7 @@ impl SendTo {
 /// until the end of the operation. A datagram, even an empty one, is sent whole or not at all.
 #[derive(Clone, Copy, Debug)]
 pub struct SendMsg {
-    /// The socket.
+    /// The socket to send on.
     pub fd: Fd,
     /// The address of a [`MsgHeader`](annulus_kernel::MsgHeader).
     pub header: *const u8,
@@ -75,7 +75,7 @@ pub struct SendMsg {
 }
 
 impl SendMsg {
-    /// Encodes the operation.
+    /// Returns the entry, which is unsafe to submit because it refers to memory.
     #[inline]
     pub fn entry(self) -> Entry {
         let base = Entry::new(opcode::SENDMSG, self.fd);
