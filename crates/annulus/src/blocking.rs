@@ -27,10 +27,8 @@ trait Job: Send + Sync {
     fn refuse(&self);
 }
 
-/// Settings of a pool.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
-    /// Maximum number of threads at once.
     pub(crate) threads: usize,
     /// How long a thread waits for its next call.
     pub(crate) keep_alive: Duration,
@@ -59,7 +57,6 @@ struct PoolShared {
 struct PoolState {
     /// Waiting calls by number; the lowest is made first.
     queue: BTreeMap<u64, Arc<dyn Job>>,
-    /// The number of the next call.
     next: u64,
     /// Number of threads that have been started and have not ended.
     threads: usize,
@@ -70,7 +67,6 @@ struct PoolState {
 }
 
 impl Pool {
-    /// Creates a pool without threads.
     pub(crate) fn new(limits: Limits) -> Self {
         let (state, work, ended) = (Mutex::default(), Condvar::new(), Condvar::new());
         Self(Arc::new(PoolShared { limits, state, work, ended }))
@@ -212,7 +208,6 @@ enum CallRoute<F, T> {
     Refused(Option<io::Error>),
 }
 
-/// The state that the caller and a thread of the pool share.
 struct SharedCall<F, T>(Mutex<CallState<F, T>>);
 
 struct CallState<F, T> {
@@ -341,7 +336,6 @@ impl<F: FnOnce() -> T + Send, T: Send> Job for SharedCall<F, T> {
     }
 }
 
-/// Looks up host names.
 #[derive(Clone, Default)]
 pub(crate) enum Resolver {
     /// The system's resolver, with its files and servers.
@@ -352,7 +346,6 @@ pub(crate) enum Resolver {
     Simulated,
 }
 
-/// A program's own lookup function.
 pub(crate) type Lookup = dyn Fn(&str) -> io::Result<Vec<IpAddr>> + Send + Sync;
 
 impl Resolver {
@@ -375,7 +368,6 @@ impl Resolver {
     }
 }
 
-/// A runtime's pool and resolver, for calls that block.
 #[derive(Clone)]
 pub(crate) struct Blocking {
     pub(crate) pool: Pool,

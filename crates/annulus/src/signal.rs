@@ -234,7 +234,6 @@ pub async fn until_terminated(future: impl Future<Output = io::Result<()>>) -> i
     .await
 }
 
-/// The signals that request the end of a process.
 const END_SIGNALS: [Signal; 2] = [Signal::SIGINT, Signal::SIGTERM];
 
 /// Whether this process has been asked to end.

@@ -307,7 +307,6 @@ impl Interval {
     }
 }
 
-/// Returns `time` modulo `period`.
 fn remainder(time: Duration, period: Duration) -> Duration {
     const NANOS_PER_SECOND: u128 = 1_000_000_000;
     let nanos = time.as_nanos() % period.as_nanos();

@@ -5,7 +5,6 @@ use std::ops::{Add, AddAssign, Sub, SubAssign};
 use std::task::Waker;
 use std::time::Duration;
 
-/// The action of a timer at its deadline.
 pub(crate) enum TimerAction {
     /// Wakes a task.
     Wake(Waker),
@@ -50,11 +49,9 @@ pub(crate) struct Timers {
     /// A binary heap: a node's deadline is not after the deadlines of its children.
     heap: Vec<Node>,
     timers: Slab<Timer>,
-    /// Number of timers set so far.
     sequence: u64,
 }
 
-/// The deadline of a timer that never fires.
 const NEVER_NANOS: u64 = u64::MAX;
 
 /// A timer's node in the heap. It is small, because each connection with a timeout has one.

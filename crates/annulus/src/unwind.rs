@@ -12,7 +12,6 @@ use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::task::Waker;
 
-/// The payload of a panic.
 pub(crate) type Panic = Box<dyn Any + Send>;
 
 /// Runs foreign code. If it panics, drops the payload and returns `None`.
@@ -27,7 +26,7 @@ pub(crate) fn contained<T>(f: impl FnOnce() -> T) -> Option<T> {
     }
 }
 
-/// Wakes tasks, one at a time.
+/// Wakes tasks one at a time, and contains the panics of their wakers.
 #[inline]
 pub(crate) fn wake_each(wakers: impl IntoIterator<Item = Waker>) {
     for waker in wakers {
@@ -35,13 +34,13 @@ pub(crate) fn wake_each(wakers: impl IntoIterator<Item = Waker>) {
     }
 }
 
-/// Drops a foreign value.
+/// Drops a foreign value, and contains its panic.
 #[inline]
 pub(crate) fn dispose<T>(value: T) {
     contained(|| drop(value));
 }
 
-/// Drops foreign values, one at a time.
+/// Like [`dispose`], but for several values, one at a time.
 #[inline]
 pub(crate) fn dispose_each<T>(values: impl IntoIterator<Item = T>) {
     values.into_iter().for_each(dispose);

@@ -136,7 +136,6 @@ struct Device {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct DeviceId(u16);
 
-/// How an inline call is timed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Timing {
     /// This call is timed on its own.

@@ -94,7 +94,6 @@ named!(Policy, "policy", {
 pub(crate) struct InlinePolicy {
     /// Where calls are made, unless the file has its own policy.
     pub(crate) default: Policy,
-    /// How long each kind of call has recently taken on each device.
     latency: RefCell<LatencyPolicy>,
     places: RefCell<Places>,
     /// The last serial number given to an open file or directory.
@@ -116,7 +115,6 @@ pub(crate) struct InlinePolicy {
     /// The state of the generator that chooses how many tasks give way. It starts the same in each
     /// runtime, so that simulations can be repeated.
     random: Cell<u64>,
-    /// Number of turns so far.
     turn: Cell<u64>,
     /// The last clock reading, and the number of untimed calls since the last `read_clock`.
     last_reading: Cell<Duration>,
@@ -212,7 +210,6 @@ impl InlinePolicy {
         self.turn.get() as u32
     }
 
-    /// Returns the number of turns so far.
     pub(crate) fn turns(&self) -> u64 {
         self.turn.get()
     }
@@ -304,7 +301,6 @@ impl InlinePolicy {
         self.latency.borrow().supports_nowait(device)
     }
 
-    /// Records that the device does not support reads and opens that fail instead of waiting.
     pub(crate) fn note_no_nowait(&self, device: DeviceId) {
         self.latency.borrow_mut().note_no_nowait(device);
     }

@@ -24,7 +24,6 @@ const COLD_MISSES: u32 = 4;
 /// One read in this many is checked while a file is cold.
 const COLD_READS_PER_CHECK: u32 = 16;
 
-/// The prediction for one file.
 pub(crate) struct PageCache {
     /// Number of hits in a row. While the file is predicted, unchecked reads count too.
     hits: Cell<u32>,
@@ -96,7 +95,6 @@ impl PageCache {
         self.hits.set(self.hits.get() | (READS_PER_CHECK - 1));
     }
 
-    /// Records that a checked read did not find its data.
     #[inline]
     pub(crate) fn checked_miss(&self) {
         if self.misses.get() < COLD_MISSES {

@@ -74,7 +74,6 @@ pub(super) struct Places {
     pub(super) known: Devices,
     /// `None` until the list is needed, or if it cannot be read. Every place is then unknown.
     mounts: Option<Mounts>,
-    /// The working directory when it was last read.
     working_dir: Vec<u8>,
     /// The turns in which the mounts and the working directory were last read.
     mounts_turn: Option<u64>,
@@ -267,7 +266,6 @@ impl Places {
         if is_mixed && !mount.may_hang { Place::unknown(entry) } else { place }
     }
 
-    /// Returns the place of an open file.
     pub(super) fn of_file(
         &mut self,
         file: Fd,

@@ -122,7 +122,6 @@ impl Running {
         self.child.is_none()
     }
 
-    /// Returns the exit status if the process has ended.
     pub(super) fn try_wait(&mut self) -> io::Result<Option<ExitStatus>> {
         let Some(child) = &mut self.child else {
             return self.status.map(Some).ok_or_else(|| self.lost_status());
@@ -152,7 +151,6 @@ impl Running {
         with_text(Errno::CHILD.into(), text)
     }
 
-    /// Returns `Ready` once the process has ended.
     pub(super) fn poll_exit(&mut self, cx: &Context<'_>) -> Poll<io::Result<ExitStatus>> {
         loop {
             if let Some(status) = self.try_wait()? {

@@ -38,13 +38,11 @@ pub struct Builder {
     shutdown_timeout: Duration,
     /// Whether file calls are made inline or off the loop, unless a file has its own policy.
     file_policy: Policy,
-    /// The pool of buffers that datagrams are received into.
     datagrams: PoolSize,
     memory: LimitChoice,
     task_budget: u32,
     event_interval: u32,
     blocking: Limits,
-    /// Whether histograms of turns and polls are recorded.
     measures: bool,
     /// If set, every turn is timed, and polls that take at least this long are recorded separately.
     slow_poll: Option<Duration>,
@@ -399,7 +397,6 @@ impl Builder {
         config
     }
 
-    /// Returns true if [`locked_down`](Self::locked_down) was requested.
     pub(crate) fn is_locked_down(&self) -> bool {
         self.config.restricted
     }

@@ -127,7 +127,6 @@ pub struct DriverInfo {
     /// The features of the kernel's io_uring. Empty if they could not be detected or io_uring was
     /// not tried.
     pub features: Features,
-    /// The names of the features that a driver with these settings uses.
     used: Vec<&'static str>,
 }
 

@@ -83,7 +83,6 @@ pub(crate) struct Core {
     /// Accepted file writes whose tasks were dropped by the end of the runtime; they are completed
     /// within the shutdown timeout.
     pub(super) last_writes: LastWrites,
-    /// The threads for blocking calls, and the name resolver.
     pub(crate) blocking: Blocking,
     /// Detects a forked child, in which the runtime must not be used.
     guard: ForkGuard,
@@ -210,7 +209,6 @@ impl Core {
         self.running.get() && self.in_owner_process()
     }
 
-    /// Returns the number of turns so far.
     #[inline]
     pub(crate) fn turns(&self) -> u64 {
         self.inline_policy.turns()

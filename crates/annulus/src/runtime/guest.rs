@@ -258,7 +258,6 @@ impl Core {
         Ok(is_idle && self.remote.park())
     }
 
-    /// Returns the time until the next timer.
     #[cfg(feature = "sim")]
     pub(crate) fn until_timer(&self) -> io::Result<Option<Duration>> {
         Ok(self.borrow()?.until_timer())

@@ -29,7 +29,6 @@ pub(crate) struct EndRequest {
     terminate: EndSignal,
 }
 
-/// The state of SIGINT or SIGTERM.
 #[derive(Debug)]
 struct EndSignal {
     /// Number of `Signals` values that currently catch the signal.
@@ -116,7 +115,6 @@ impl EndRequest {
     }
 }
 
-/// Signals of a simulated host.
 pub(crate) struct SimulatedSignals {
     /// Number of arrivals of each caught signal, by signal number.
     counts: RefCell<BTreeMap<i32, u64>>,

@@ -262,7 +262,7 @@ impl Inner {
         self.state.driver.turn(Wait::UpTo(timeout))
     }
 
-    /// Returns the time until the next timer.
+    /// Returns the time until the next timer, or `None` if no timer is set.
     #[inline]
     pub(super) fn until_timer(&self) -> Option<Duration> {
         self.state.timers.next().map(|next| next.duration_since(self.state.now()))

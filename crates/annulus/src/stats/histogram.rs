@@ -127,7 +127,6 @@ fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Returns the bucket of a duration of `nanos` nanoseconds.
 #[inline]
 fn bucket(nanos: u64) -> usize {
     if nanos < BUCKETS_PER_OCTAVE as u64 {

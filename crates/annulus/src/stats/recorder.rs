@@ -28,7 +28,6 @@ const MIN_OWN_RECORD_TIME: Duration = Duration::from_millis(12);
 /// take at least `MIN_LONG_POLL_TIME`, or if `slow_poll` is set.
 const RECORDED_POLLS_PER_TURN: u64 = 64;
 const MIN_LONG_POLL_TIME: Duration = Duration::from_millis(1);
-/// Number of slow polls that are kept.
 const MAX_SLOW_POLLS_KEPT: usize = 16;
 /// Initial capacity for the marks of a turn: one per poll, and a few more.
 const WAKE_MARKS_CAPACITY: usize = 1100;
@@ -40,11 +39,9 @@ pub(crate) struct Recorder {
     run_queue: Rc<RunQueue>,
     /// If set, all turns are timed, and polls that take at least this long are slow.
     slow_poll: Option<Duration>,
-    /// When the runtime was built.
     began: Duration,
     /// Turns left in this round, including the current one; constant if all turns are timed.
     timed: Cell<u8>,
-    /// When the next round begins.
     next_round: Cell<Duration>,
     /// When the shared record of untimed turns is due, in nanoseconds; 0 in a timed turn.
     due: Cell<u64>,
@@ -98,7 +95,6 @@ impl Recorder {
         self.measured.as_ref().map(|measured| measured.borrow().0.clone())
     }
 
-    /// Returns a trace of the last seconds.
     pub(crate) fn trace(&self) -> Trace {
         self.flight.borrow().trace()
     }
@@ -247,7 +243,6 @@ impl Recorder {
     }
 }
 
-/// The probe for timed turns.
 impl Probe for Recorder {
     fn polls_begin(&self) {
         self.lap();
