@@ -48,7 +48,7 @@ pub unsafe trait IoBuf: Unpin + 'static {
     /// Returns a part of the buffer, without copying.
     ///
     /// # Panics
-    /// If the range begins past the end, or ends before it begins.
+    /// If the range begins past the initialised bytes, or ends before it begins.
     fn slice(self, range: impl RangeBounds<usize>) -> Slice<Self>
     where
         Self: Sized,
@@ -250,7 +250,7 @@ impl<T> Deref for Parked<T> {
 impl<T> DerefMut for Parked<T> {
     #[inline]
     fn deref_mut(&mut self) -> &mut T {
-        // SAFETY: as for `deref`.
+        // SAFETY: the value is initialised until it is dropped or taken out.
         unsafe { self.0.assume_init_mut() }
     }
 }

@@ -38,7 +38,7 @@ pub struct Chunk(pub(crate) ChunkRepr);
 
 /// A type that converts into a [`Chunk`] and so can be sent.
 ///
-/// Borrowed bytes do not, since they might no longer exist when they are sent.
+/// Borrowed bytes do not convert, because they might no longer exist when they are sent.
 ///
 /// ```compile_fail,E0277
 /// async fn send(stream: &mut annulus::net::TcpStream, bytes: Vec<u8>) -> std::io::Result<()> {
@@ -75,8 +75,8 @@ impl<T: Into<Chunk>> IntoChunk for T {}
 
 pub(crate) enum ChunkRepr {
     Lease(Lease),
-    /// Also holds boxed bytes: a chunk may be moved while it is being sent, and a `Box` must not
-    /// be.
+    /// Also holds boxed bytes: a chunk may be moved while the kernel reads its bytes, and a `Box`
+    /// must not be.
     Vec(Vec<u8>),
     Static(&'static [u8]),
     Shared(SharedBytes),
@@ -88,7 +88,6 @@ pub(crate) enum ChunkRepr {
     Owned(OwnedPart),
     /// Bytes that were copied into a buffer of the runtime.
     Copied(Vec<u8>),
-    /// Bytes with descriptors.
     Passing(Box<Passing>),
 }
 
@@ -102,7 +101,6 @@ pub(crate) struct Passing {
 }
 
 impl Chunk {
-    /// An empty chunk.
     pub(crate) const EMPTY: Self = Self(ChunkRepr::Static(&[]));
 
     /// Converts any memory that can be written to a file: a file buffer, a slice, or a type of the
@@ -152,7 +150,7 @@ impl Chunk {
     /// Adds descriptors to the chunk.
     ///
     /// # Errors
-    /// Returns `InvalidInput` for more descriptors than one message can carry.
+    /// `InvalidInput` for more descriptors than one message can carry.
     pub(crate) fn with_descriptors(self, descriptors: Vec<OwnedFd>) -> io::Result<Self> {
         if descriptors.len() > MAX_DESCRIPTORS_PER_MESSAGE {
             let text = format!(
@@ -184,7 +182,7 @@ impl Chunk {
         }
     }
 
-    /// Returns the buffer of copied bytes, to append to.
+    /// Returns the runtime's buffer, to append to it, or `None` for any other kind of bytes.
     #[inline]
     pub(crate) fn copied_mut(&mut self) -> Option<&mut Vec<u8>> {
         match &mut self.0 {
@@ -231,8 +229,8 @@ impl Chunk {
         }
     }
 
-    /// Like [`retire_queued`](Self::retire_queued), but for a chunk that is about to be dropped. A
-    /// lease is not moved, and is freed by that drop.
+    /// Like [`retire_queued`](Self::retire_queued), but for a chunk that the caller drops next. A
+    /// lease stays in place, which saves a move, and that drop frees it.
     #[inline]
     pub(crate) fn release_queued(
         &mut self,
@@ -399,7 +397,6 @@ impl Spares {
         self.0.pop().unwrap_or_default()
     }
 
-    /// Frees all buffers.
     pub(crate) fn clear(&mut self) {
         self.0 = Vec::new();
     }

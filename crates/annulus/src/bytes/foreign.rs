@@ -9,7 +9,7 @@ use crate::bytes::shared::SharedBytes;
 use bytes::{Bytes, BytesMut};
 
 impl From<SharedBytes> for Bytes {
-    /// Converts without copying. The memory returns to its pool when the last clone is dropped.
+    /// Converts without copying. Pool memory returns to its pool when the last clone is dropped.
     fn from(bytes: SharedBytes) -> Self {
         Self::from_owner(bytes)
     }
@@ -26,7 +26,8 @@ unsafe impl IoBufMut for BytesMut {
         let len = self.len();
         // SAFETY: a length of 0 requires no initialised bytes.
         unsafe { self.set_len(0) };
-        // A pointer from the slice of initialised bytes would be valid only for these.
+        // With a length above 0, `as_mut_ptr` of the slice would be valid only for the initialised
+        // bytes.
         let start = self.spare_capacity_mut().as_mut_ptr().cast();
         // SAFETY: the first `len` bytes are still initialised.
         unsafe { self.set_len(len) };

@@ -19,8 +19,8 @@ const MIN_GATHER_BYTES: usize = 4 * 1024;
 /// A lease belongs to the thread of its runtime. Dropping it returns the memory in the next turn. A
 /// lease keeps its memory alive, even after its stream or its runtime has ended. If the pool is
 /// short of buffers, a lease owns heap memory instead, and nothing else changes. To move bytes to
-/// another thread, use [`into_shared`](Self::into_shared). Sending a lease there does not compile,
-/// and the error suggests that method.
+/// another thread, use [`into_shared`](Self::into_shared). Moving the lease itself does not
+/// compile; the compiler's error suggests this method.
 ///
 /// ```compile_fail,E0277
 /// fn count(lease: annulus::Lease) -> std::thread::JoinHandle<usize> {
@@ -61,7 +61,6 @@ enum LeaseOwner {
     Lent(Lent),
     /// Memory shared with the other parts of a lease that was split.
     Part(Rc<LeaseOwner>),
-    /// Heap memory.
     Heap(Box<HeapMemory>),
 }
 
@@ -106,10 +105,10 @@ impl Lease {
         Self::heap(Box::from(bytes), bytes.len())
     }
 
-    /// Appends a copy of `bytes`, given that `wanted` bytes are needed in the end. The copy goes
-    /// into free space of the lease's heap memory, if there is enough. Otherwise all bytes are
-    /// copied into new memory, whose size depends on the bytes received so far rather than on
-    /// `wanted`.
+    /// Appends a copy of `bytes`. The copy goes into free space of the lease's heap memory, if
+    /// there is enough. Otherwise all bytes are copied into new memory, with free space for more of
+    /// the `wanted` bytes. The memory is at most twice as large as the bytes received so far, or
+    /// 4 KiB, so that a large `wanted` takes no memory before its bytes arrive.
     pub(crate) fn append(&mut self, bytes: &[u8], wanted: usize, meter: &Meter) {
         let len = self.len + bytes.len();
         if let LeaseOwner::Heap(memory) = &mut self.hold {
@@ -133,8 +132,8 @@ impl Lease {
         Self::of_heap(HeapMemory::new(Box::from(&*self), Some(meter)), len)
     }
 
-    /// Returns the number of bytes. (This creates no slice, since some bytes belong to another part
-    /// while a lease is being split.)
+    /// Returns the number of bytes.
+    // Does not create a slice, because some of the bytes belong to another lease during a split.
     #[inline]
     #[expect(clippy::len_without_is_empty, reason = "a slice's `is_empty`, by `Deref`")]
     pub fn len(&self) -> usize {
@@ -183,7 +182,7 @@ impl Lease {
 
     /// Converts the lease into reference-counted, read-only bytes, which are `Send` and `Sync`, and
     /// which are cloned without a copy. The memory is returned to the pool when the last clone is
-    /// dropped, on any thread. It outlives the runtime.
+    /// dropped, on any thread. The clones may outlive the runtime.
     ///
     /// A lease that was split, or that owns heap memory, is copied.
     pub fn into_shared(self) -> SharedBytes {
@@ -208,8 +207,8 @@ impl Lease {
         n
     }
 
-    /// Returns the bytes of a range. This creates no slice of the bytes around it, which may belong
-    /// to another lease.
+    /// Returns the bytes of a range. This creates no slice of the bytes outside the range, which
+    /// may belong to another lease.
     #[inline]
     pub(crate) fn part(&self, range: Range<usize>) -> &[u8] {
         assert!(

@@ -12,8 +12,8 @@ use std::ptr::NonNull;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// `TYPE: how to get its bytes, how to convert it into a chunk`, for types whose bytes do not move
-/// with the value.
+/// Implements `IoBuf` and the conversion into a chunk for types whose bytes do not move with the
+/// value. A row is `TYPE: how to get its bytes, how to convert it into a chunk`.
 macro_rules! owned_bytes {
     ($($type:ty: |$seen:ident| $bytes:expr, |$given:ident| $chunk:expr;)*) => {$(
         impl From<$type> for $crate::Chunk {
@@ -119,12 +119,12 @@ pub(crate) struct OwnedPart {
 }
 
 impl OwnedPart {
-    /// Takes over a file buffer with all its initialised bytes. Returns `None` if there are none.
+    /// Takes over a file buffer with all its initialised bytes. Returns `None` if it has no bytes.
     pub(crate) fn of_buf(buf: impl IoBuf) -> Option<Self> {
         Self::new(buf, |buf| (buf.as_ptr(), buf.bytes_init()))
     }
 
-    /// Takes over any value with all its bytes. Returns `None` if there are none.
+    /// Takes over any value with all its bytes. Returns `None` if it has no bytes.
     pub(crate) fn of_owner(owner: impl AsRef<[u8]> + 'static) -> Option<Self> {
         Self::new(owner, |owner| {
             let bytes = owner.as_ref();
@@ -132,8 +132,8 @@ impl OwnedPart {
         })
     }
 
-    /// Asks the owner for its bytes only once it is in its final place, since moving a box would
-    /// invalidate pointers into it.
+    /// Moves the owner to the heap, and then calls `bytes`. If the owner contains a `Box`, a later
+    /// move would invalidate pointers into it.
     fn new<T: 'static>(owner: T, bytes: impl FnOnce(&T) -> (*const u8, usize)) -> Option<Self> {
         let owner = Rc::new(owner);
         let (start, len) = bytes(&*owner);

@@ -62,7 +62,7 @@ impl SharedBytes {
         Self { start, len, owner: Arc::new(SharedOwner::Lent { memory, id }) }
     }
 
-    /// Copies bytes to the heap.
+    /// Copies bytes into new heap memory.
     pub fn copy_of(bytes: &[u8]) -> Self {
         Self::from(Box::<[u8]>::from(bytes))
     }

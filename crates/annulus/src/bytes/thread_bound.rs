@@ -1,7 +1,8 @@
 //! Compiler errors that explain why a type stays on its thread.
 //!
-//! Such a type is `Send` on a condition that never holds. So the compiler reports one error with
-//! this trait's text, instead of one error per field that is not `Send`.
+//! The macro `stays` implements `Send` for the type on a condition that never holds. So the
+//! compiler reports one error with the text of [`CrossesThreads`], instead of one error per field
+//! that is not `Send`.
 
 /// A trait that no type implements.
 #[diagnostic::on_unimplemented(
@@ -12,7 +13,8 @@
 )]
 pub trait CrossesThreads {}
 
-/// Makes types `Send` or `Sync` on the condition that they cross threads, which never holds.
+/// Implements `Send` or `Sync` for types on the condition that they implement `CrossesThreads`,
+/// which never holds.
 macro_rules! stays {
     ($($trait:ident $type:ident)+) => {$(
         // SAFETY: no type implements `CrossesThreads`, so this makes nothing `Send` or `Sync`.

@@ -87,8 +87,8 @@ impl ConnectOptions {
 
     /// Sets the local address and port. For port 0, the system chooses one. The connect fails with
     /// `AddrInUse` if the port is in use for the same peer, even by a connection in TIME_WAIT,
-    /// unless [`reuse_address`](Self::reuse_address) is on. It also fails for an address of the
-    /// other IP version.
+    /// unless [`reuse_address`](Self::reuse_address) is on. It also fails if the local address and
+    /// the peer's address have different IP versions.
     pub fn bind(mut self, local: SocketAddr) -> Self {
         self.local = Some(local);
         self
@@ -102,7 +102,8 @@ impl ConnectOptions {
     /// The errors of [`TcpStream::connect`], and `InvalidInput` for an option value that the system
     /// does not support.
     pub async fn connect(&self, address: impl ToSocketAddrs) -> io::Result<TcpStream> {
-        // A connect may fail at once every time, so a retry loop must use budget.
+        // A connect may fail without waiting. Without this use of budget, a task that retries in a
+        // loop would starve other tasks.
         consume_budget().await;
         let core = current::get()?;
         let target = address.target()?;
@@ -118,7 +119,8 @@ impl ConnectOptions {
         connected.map_err(|error| of_host(host.as_deref(), error))
     }
 
-    /// Like [`connect_one`](Self::connect_one), but its errors contain the address.
+    /// Like [`connect_one`](Self::connect_one), but adds the address to errors and traces the
+    /// outcome.
     async fn try_one(&self, core: &Rc<Core>, address: SocketAddr) -> io::Result<TcpStream> {
         match self.connect_one(core, address).await {
             Ok(stream) => {
@@ -150,24 +152,24 @@ impl ConnectOptions {
     }
 }
 
-/// Refuses a socket that is connected to itself. The system may assign a socket the same port that
-/// it connects to, if that port is in the ephemeral range. No server listens there, and the socket
-/// would keep the port from the server.
+/// Refuses a socket that is connected to itself. This happens if no server listens, the port is in
+/// the ephemeral range, and the system chooses the same port for the client. The connection would
+/// prevent the server from binding the port.
 ///
 /// # Errors
-/// `ConnectionRefused`, as if the system had chosen another port. The connection is reset, which
-/// frees the port at once.
+/// `ConnectionRefused`, as if the system had chosen another port. The socket is set to reset its
+/// connection when it closes, which frees the port at once.
 fn refuse_itself(socket: &NewFd, address: SocketAddr) -> io::Result<()> {
     let is_itself = socket.with_fd(|kernel, fd| {
         let local = kernel.local_address(fd)?.to_inet()?;
-        // The given address may stand in for another one, as 0.0.0.0 does.
+        // The peer's address may differ from the requested one: 0.0.0.0 connects to 127.0.0.1.
         Ok(local.port() == address.port() && {
             let peer = kernel.peer_address(fd)?.to_inet()?;
             (local.ip(), local.port()) == (peer.ip(), peer.port())
         })
     });
-    // If there is no peer, the connection has been reset in the meantime. Its first use reports
-    // that.
+    // These calls fail if the connection has been reset in the meantime. The first use of the
+    // stream reports the reset.
     if !is_itself.unwrap_or(false) {
         return Ok(());
     }
@@ -175,7 +177,7 @@ fn refuse_itself(socket: &NewFd, address: SocketAddr) -> io::Result<()> {
     Err(rustix::io::Errno::CONNREFUSED.into())
 }
 
-/// An attempt to connect, which is cancelled on drop.
+/// An attempt to connect to one address. Dropping it cancels the attempt.
 struct Attempt {
     core: Rc<Core>,
     slot: Option<u32>,
@@ -216,8 +218,7 @@ impl Drop for Attempt {
     }
 }
 
-/// How long an attempt runs alone before the next address is tried in parallel, as RFC 8305
-/// recommends.
+/// Delay before the next address is tried in parallel, as RFC 8305 recommends.
 pub(super) const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
 
 /// A race of connection attempts. Dropping it cancels the running attempts.
@@ -233,7 +234,7 @@ pub(super) struct Race<A, F> {
 }
 
 impl<A: Fn(SocketAddr) -> F, F: Future<Output = io::Result<TcpStream>>> Race<A, F> {
-    /// Creates a race in which `attempt` connects to one address.
+    /// Creates a race. `attempt` starts to connect to one address.
     pub(super) fn new(addresses: Vec<SocketAddr>, delay: Duration, attempt: A) -> Self {
         Self {
             attempt,
@@ -255,7 +256,7 @@ impl<A: Fn(SocketAddr) -> F, F: Future<Output = io::Result<TcpStream>>> Race<A, 
                 Poll::Ready(Err(error)) => {
                     drop(self.running.remove(place));
                     self.errors = Some(and_then(self.errors.take(), error));
-                    // After a failure, the next address need not wait.
+                    // After a failure, the next address is tried without a delay.
                     self.begin();
                 }
             }
@@ -263,7 +264,7 @@ impl<A: Fn(SocketAddr) -> F, F: Future<Output = io::Result<TcpStream>>> Race<A, 
         None
     }
 
-    /// Starts an attempt for the next address in parallel with the others.
+    /// Starts an attempt for the next address, and the delay before the one after it.
     fn begin(&mut self) {
         if let Some(address) = self.untried.pop_front() {
             self.running.push(Box::pin((self.attempt)(address)));

@@ -23,7 +23,7 @@ use std::time::SystemTime;
 /// let datagram = socket.recv_datagram().await?;
 /// assert_eq!(&*datagram.bytes, b"ping");
 /// assert_eq!(datagram.source, address);
-/// assert_eq!(datagram.local, Some(address.ip())); // Answer from the same address.
+/// assert_eq!(datagram.local, Some(address.ip())); // A reply can be sent from this address.
 /// assert!(!datagram.is_truncated());
 /// # std::io::Result::Ok(())
 /// # }).unwrap();
@@ -84,7 +84,8 @@ impl Datagram {
         self.whole_len > self.bytes.len()
     }
 
-    /// Returns the coalesced datagrams one by one, or the only one. They share their memory.
+    /// Returns the datagrams one by one, if the kernel coalesced several. Their leases share the
+    /// memory.
     pub fn into_segments(self) -> impl Iterator<Item = Lease> {
         let Self { bytes, segment_size, .. } = self;
         let mut rest = Some(bytes);
@@ -151,8 +152,8 @@ impl Transmit {
         Self { source: Some(local), ..self }
     }
 
-    /// Converts the options for the slot. `v4` is true if the peer of a connected socket has an
-    /// IPv4 address.
+    /// Converts the options for the slot. `v4` says whether the peer of a connected socket has an
+    /// IPv4 address. It is ignored if the options contain a destination.
     pub(super) fn meta(&self, v4: bool) -> SendMeta {
         let Self { to, segment_size, tos, source } = *self;
         let plain = to.map_or_else(|| SendMeta::connected(v4), SendMeta::to_inet);

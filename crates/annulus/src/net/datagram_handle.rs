@@ -20,8 +20,8 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
-/// Owns a datagram socket's slot. When it is dropped, queued datagrams are still sent, then the
-/// socket closes.
+/// Owns a datagram socket's slot. When the handle is dropped, queued datagrams are still sent, then
+/// the socket closes.
 pub(super) struct DatagramHandle {
     pub(super) core: Rc<Core>,
     slot: u32,
@@ -53,7 +53,8 @@ impl DatagramHandle {
         Ok(f(socket, shared, &mut inner.state))
     }
 
-    /// Returns a future that waits for `poll` to receive something.
+    /// Returns a future that completes with the result of `poll`. If it is dropped while it waits,
+    /// it leaves the queue of waiting receives.
     #[inline]
     pub(super) fn recv<T>(
         &self,
@@ -62,7 +63,8 @@ impl DatagramHandle {
         Waiting { handle: self, poll, leave: DatagramSocket::leave_recv, id: None }
     }
 
-    /// Receives the next message, or with `split` one of the datagrams that the kernel coalesced.
+    /// Receives the next message. With `split`, datagrams that the kernel coalesced are returned
+    /// one by one.
     #[inline]
     pub(super) fn poll_recv(
         &self,
@@ -73,7 +75,7 @@ impl DatagramHandle {
         self.with(|socket, shared, state| socket.poll_recv(shared, state, split, wait, cx))?
     }
 
-    /// Receives the next datagram and its sender on an internet socket.
+    /// Receives the next datagram and its sender. The socket must be an internet socket.
     #[inline]
     pub(super) fn poll_recv_from(
         &self,
@@ -114,7 +116,7 @@ impl DatagramHandle {
         })
     }
 
-    /// Waits until the kernel has taken every datagram.
+    /// Waits until the kernel has accepted or refused every queued datagram.
     pub(super) fn drain(&self) -> impl Future<Output = io::Result<()>> {
         Waiting {
             handle: self,
@@ -149,7 +151,7 @@ impl DatagramHandle {
         f(&*self.core.kernel, fd)
     }
 
-    /// Removes a dropped future from the wait queue.
+    /// Calls `leave` for a dropped future, if the future is in a wait queue.
     #[inline]
     fn leave(&self, leave: Leave, id: &mut Option<WaiterId>) {
         if id.is_some()
@@ -163,8 +165,8 @@ impl DatagramHandle {
 
 impl Drop for DatagramHandle {
     fn drop(&mut self) {
-        // If the runtime has ended, the slot is already gone; in a forked child, it belongs to the
-        // parent.
+        // The borrow fails if the runtime has ended, when the slot is gone, and in a forked child,
+        // where the slot belongs to the parent.
         if let Ok(mut inner) = self.core.borrow() {
             let inner = &mut *inner;
             inner.datagrams.drop_socket(&mut inner.state, self.slot);
@@ -172,7 +174,7 @@ impl Drop for DatagramHandle {
     }
 }
 
-/// Removes a future from the wait queue.
+/// Removes a dropped future from the queue of waiting receives or of waiting sends.
 type Leave = fn(&mut DatagramSocket, &mut LoopState, &mut Option<WaiterId>);
 
 /// Waits until `poll` is ready. Dropping a receive loses no datagram: if one has arrived, the next

@@ -1,4 +1,4 @@
-//! Descriptors of handles, and handles for descriptors from elsewhere.
+//! Access to the descriptors of handles, and handles for descriptors that other code has opened.
 
 use super::parts::given;
 use super::socket::NewFd;
@@ -16,7 +16,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix;
 use std::rc::Rc;
 
-/// Exposes the descriptor of a handle. The runtime keeps owning it.
+/// Exposes the descriptor of a handle. The runtime still owns it.
 pub(crate) fn borrow_exposed<'a>(core: &Core, handle: &'a impl Socket) -> BorrowedFd<'a> {
     loop_state::borrowed_fd(core.expose(handle.call(|_, fd| Ok(fd))))
 }
@@ -90,8 +90,8 @@ impl Wanted {
 /// current runtime.
 ///
 /// # Errors
-/// Outside a runtime; `Unsupported` under a simulated kernel; `InvalidInput` for another kind. The
-/// socket is then closed.
+/// Outside a runtime; `Unsupported` under a simulated kernel; `InvalidInput` for a socket of
+/// another kind. The socket is closed if the call fails.
 fn taken(socket: OwnedFd, wanted: &Wanted) -> io::Result<(Rc<Core>, NewFd, AddressFamily)> {
     let core = current::get()?;
     if !core.kernel.real_descriptors() {
@@ -119,8 +119,8 @@ macro_rules! from_descriptor {
             #[doc = concat!("Takes over ", $what, " of the standard library and makes it non-blocking.")]
             ///
             /// # Errors
-            /// Outside a runtime; `Unsupported` under a simulated kernel. The socket is then
-            /// closed.
+            /// Outside a runtime; `Unsupported` under a simulated kernel. The socket is closed if
+            /// the call fails.
             pub fn from_std(socket: $std) -> io::Result<Self> {
                 Self::try_from(OwnedFd::from(socket))
             }
@@ -129,8 +129,9 @@ macro_rules! from_descriptor {
         #[doc = concat!("Takes over the descriptor of ", $what, " and makes it non-blocking.")]
         ///
         /// # Errors
-        /// `InvalidInput` for any other descriptor, with its actual kind in the message. Outside a
-        /// runtime; `Unsupported` under a simulated kernel. The descriptor is then closed.
+        /// `InvalidInput` for a descriptor of another kind, with its actual kind in the message;
+        /// `Unsupported` under a simulated kernel; or outside a runtime. The descriptor is closed
+        /// if the call fails.
         impl TryFrom<OwnedFd> for $type {
             type Error = io::Error;
 

@@ -78,15 +78,16 @@ impl ListenOptions {
         self
     }
 
-    /// Makes the kernel prefer this listener, among those that share a port, for connections whose
-    /// packets this CPU handles (`SO_INCOMING_CPU`; kernels before 6.2 ignore it). Off by default.
+    /// Among listeners that share a port, makes the kernel prefer this one for connections whose
+    /// packets are processed on `cpu` (`SO_INCOMING_CPU`). Kernels before 6.2 ignore it. By
+    /// default, no CPU is set.
     pub fn incoming_cpu(mut self, cpu: u32) -> Self {
         self.socket.put(SocketOption::IncomingCpu, None, cpu);
         self
     }
 
-    /// Sets how many completed connections the kernel keeps until they are accepted. It is
-    /// capped at `net.core.somaxconn`. The default is 4,096.
+    /// Sets how many completed connections the kernel keeps until they are accepted. The kernel
+    /// limits the number to `net.core.somaxconn`. The default is 4,096.
     pub fn backlog(mut self, connections: u32) -> Self {
         self.listen.backlog = connections;
         self
@@ -136,7 +137,7 @@ impl ListenOptions {
         self.listen.limit.as_ref()
     }
 
-    /// Binds `count` Linux sockets that share a port with each other but not with another program.
+    /// Binds `count` Linux sockets that share a port with each other, if no other program uses it.
     /// Needs no runtime.
     pub(crate) fn bind_group(
         &self,
@@ -221,8 +222,9 @@ impl TcpListener {
     /// connections. `try_from` does the same without a limit.
     ///
     /// # Errors
-    /// `InvalidInput` for any other descriptor, with its actual kind in the message. Outside a
-    /// runtime, or `Unsupported` under a simulated kernel. The descriptor is then closed.
+    /// `InvalidInput` if the descriptor is not a listening TCP socket, with its actual kind in the
+    /// message; `Unsupported` under a simulated kernel; or outside a runtime. The descriptor is
+    /// closed if the call fails.
     pub fn from_socket_with_limit(
         socket: OwnedFd,
         limit: Option<ConnectionLimit>,
@@ -262,7 +264,7 @@ impl TcpListener {
         }
     }
 
-    /// Polls like [`accept`](Self::accept). Every task that polled is woken.
+    /// Polls like [`accept`](Self::accept). A connection wakes every task that polled.
     ///
     /// # Errors
     /// The errors of [`accept`](Self::accept).
@@ -286,7 +288,6 @@ impl TcpListener {
         Poll::Ready(Ok(unsafe { Parts::of_fd(fd, Vec::new(), permit) }))
     }
 
-    /// Sets an option of this listener's socket.
     pub(crate) fn set(&self, option: SocketOption, value: u32) -> io::Result<()> {
         self.handle.set(option, value)
     }

@@ -1,5 +1,5 @@
-//! The handle to a listener's slot, for both TCP and Unix listeners, and binding an address that a
-//! closed socket may still occupy.
+//! The handle to the slot of a TCP or Unix listener, and a bind that retries while its address is
+//! in use.
 
 use super::socket::NewFd;
 use super::stream_handle::StreamHandle;
@@ -30,8 +30,8 @@ impl Default for ListenSettings {
     }
 }
 
-/// Owns a listener's slot. Dropping it stops listening and closes connections that `accept` has not
-/// returned.
+/// Owns a listener's slot. Dropping the handle stops listening and closes connections that `accept`
+/// has not returned.
 pub(super) struct ListenerHandle {
     pub(super) core: Rc<Core>,
     slot: u32,
@@ -55,7 +55,6 @@ impl Drop for Waiting<'_> {
 }
 
 impl ListenerHandle {
-    /// Takes over a listening socket.
     pub(super) fn new(
         core: &Rc<Core>,
         socket: NewFd,
@@ -71,7 +70,7 @@ impl ListenerHandle {
         self.adopt(poll_fn(|cx| self.poll_one(Wait::InLine(&mut waiting.id), cx)).await?)
     }
 
-    /// Polls like [`accept`](Self::accept). Every task that polled is woken.
+    /// Polls like [`accept`](Self::accept). A connection wakes every task that polled.
     pub(super) fn poll_accept(&self, cx: &Context<'_>) -> Poll<io::Result<StreamHandle>> {
         self.poll_one(Wait::Polling, cx)?.map(|accepted| self.adopt(accepted))
     }
@@ -114,17 +113,18 @@ impl Drop for ListenerHandle {
     }
 }
 
-/// Number of turns that it takes to close a socket dropped in this turn: one for the cancel, one
-/// for its event, one for the close.
+/// Number of turns after which a socket that was dropped in this turn is closed: one for the
+/// cancel, one for its event, one for the close.
 const TURNS_TO_CLOSE: u32 = 3;
-/// Maximum number of pauses. The sockets of a killed process stay open until the kernel has torn
-/// down its ring, which takes 5 to 84 ms on Linux 6.18.
+/// Maximum number of pauses between attempts to bind. The sockets of a killed process stay open
+/// until the kernel has torn down its ring, which took 5 to 84 ms on Linux 6.18.
 const MAX_PAUSES: u32 = 50;
 const PAUSE_TIME: Duration = Duration::from_millis(2);
 
-/// Binds, and retries while the address is in use: first for a few turns, in which this runtime
-/// closes its dropped sockets, then for a tenth of a second. Between the later attempts the thread
-/// sleeps and no task runs, which the docs of `bind` mention.
+/// Calls `bind`, and again while the address is in use. The first retries give this runtime the
+/// turns to close its dropped sockets. Later retries, for a tenth of a second, give the kernel time
+/// to close the sockets of a killed process; the thread sleeps between them. A simulated network
+/// has no processes, so it needs no later retries.
 pub(super) fn retry_while_in_use<T>(
     core: Option<&Core>,
     bind: impl Fn() -> io::Result<T>,

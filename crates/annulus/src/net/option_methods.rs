@@ -1,17 +1,17 @@
-//! Methods for socket options. Each row defines a setter on the options that create a socket, and a
-//! setter and a getter on the socket. The kernel's options are in a table in `option.rs` of
-//! `annulus_kernel`, which also lists the options of simulated sockets.
+//! Methods for socket options. A row of the table below describes one option. From it, macros
+//! define a setter for types such as `ListenOptions`, and a setter and a getter for types such as
+//! `TcpListener`. The numbers of the kernel's options are in `option.rs` of `annulus_kernel`.
 //!
-//! `options!(setters: tcp ip)` defines methods of options with a field `socket` of type
-//! [`SocketSettings`](super::socket::SocketSettings). `options!(methods: tcp ip)` defines setters
-//! and getters of a socket with a field `handle` that is a [`Socket`](super::socket::Socket), and
-//! `options!(getters: bind)` defines only getters. A row has the option's documentation, the names
-//! of getter and setter, the type, the kernel's option, and the functions that convert a value to
-//! the kernel's number and back.
+//! `options!(setters: tcp ip)` defines the setters of two groups of options. The type must have a
+//! field `socket` of type [`SocketSettings`](super::socket::SocketSettings).
+//! `options!(methods: tcp ip)` defines setters and getters, and `options!(getters: bind)` only
+//! getters. The type must have a field `handle` that is a [`Socket`](super::socket::Socket). A row
+//! has the option's documentation, the names of getter and setter, the type, the kernel's option,
+//! and the functions that convert a value to the kernel's number and back.
 
 use std::time::Duration;
 
-/// The options by group.
+/// The table of options, by group.
 macro_rules! options {
     ($how:ident: $($group:ident)+) => { $(options!(@$group $how);)+ };
     // Sizes of the kernel's buffers, for all sockets.
@@ -32,8 +32,7 @@ macro_rules! options {
     (@tcp $how:ident) => {
         option_rows! { plain $how
             /// Whether small sends leave at once (`TCP_NODELAY`). On by default, because otherwise
-            /// an answer in several small sends would wait 40 ms for the peer's delayed
-            /// acknowledgement.
+            /// the second of two small sends may wait 40 ms for the peer's delayed acknowledgement.
             nodelay / set_nodelay: bool = SocketOption::NoDelay, u32::from, is_on;
             /// How long sent bytes may stay unacknowledged before the connection fails with
             /// `TimedOut` (`TCP_USER_TIMEOUT`). It is rounded up to whole milliseconds, at least
@@ -153,9 +152,9 @@ macro_rules! options {
     };
 }
 
-/// Defines the methods of rows.
+/// Defines the methods for some rows of the table.
 macro_rules! option_rows {
-    // Setters of options that create a socket.
+    // Setters of a type that creates sockets.
     (plain setters $($(#[doc = $doc:literal])+ $name:ident / $set:ident: $type:ty = $option:expr, $to:expr, $of:expr;)+) => {$(
         $(#[doc = $doc])+
         pub fn $name(mut self, value: $type) -> Self {
@@ -163,7 +162,7 @@ macro_rules! option_rows {
             self
         }
     )+};
-    // The same for options of an IP version.
+    // Setters of a type that creates sockets, for options that differ between IPv4 and IPv6.
     (ip setters $($(#[doc = $doc:literal])+ $name:ident / $set:ident: $type:ty = $option:expr, $to:expr, $of:expr;)+) => {$(
         $(#[doc = $doc])+
         pub fn $name(mut self, value: $type) -> Self {
@@ -189,7 +188,7 @@ macro_rules! option_rows {
             self.handle.query($option).map($of)
         }
     )+};
-    // The same for options of an IP version.
+    // Setters and getters of a socket, for options that differ between IPv4 and IPv6.
     (ip methods $($(#[doc = $doc:literal])+ $name:ident / $set:ident: $type:ty = $option:expr, $to:expr, $of:expr;)+) => {$(
         $(#[doc = $doc])+
         ///
@@ -207,7 +206,7 @@ macro_rules! option_rows {
             self.handle.query_ip($option).map($of)
         }
     )+};
-    // Getters of a socket, for options that can be set only when it is created.
+    // Getters of a socket, for options that can be set only when the socket is created.
     (plain getters $($(#[doc = $doc:literal])+ $name:ident / $set:ident: $type:ty = $option:expr, $to:expr, $of:expr;)+) => {$(
         $(#[doc = $doc])+
         ///

@@ -17,9 +17,9 @@ use std::os::fd::{FromRawFd, IntoRawFd, OwnedFd, RawFd};
 /// A connection that belongs to no runtime: its descriptor, and bytes that were received but not
 /// yet taken. It is `Send`.
 ///
-/// The descriptor is blocking with every driver, so that it can be a standard stream of a child
-/// process (`Stdio::from(parts.socket)`). Code that needs a non-blocking descriptor sets the mode
-/// or uses [`into_std`](super::TcpStream::into_std).
+/// [`into_parts`](super::TcpStream::into_parts) makes the descriptor blocking, so that it can be a
+/// standard stream of a child process (`Stdio::from(parts.socket)`). For a non-blocking socket, use
+/// [`into_std`](super::TcpStream::into_std).
 ///
 /// This example moves a connection, and the bytes that have already arrived, to a separate thread:
 ///
@@ -48,11 +48,12 @@ use std::os::fd::{FromRawFd, IntoRawFd, OwnedFd, RawFd};
 /// ```
 #[derive(Debug)]
 pub struct Parts {
-    /// The connection.
+    /// The connection's descriptor.
     pub socket: OwnedFd,
-    /// Bytes that have already been received. `recv` returns them first.
+    /// Bytes that were received but not yet taken. After
+    /// [`from_parts`](super::TcpStream::from_parts), `recv` returns them first.
     pub received: Vec<u8>,
-    /// The stream's permit from a connection limit, while no runtime has the stream.
+    /// Counts the connection against the `ConnectionLimit` of the listener that accepted it.
     permit: Option<Permit>,
 }
 
@@ -75,11 +76,11 @@ pub(super) unsafe fn new_descriptor(number: RawFd) -> OwnedFd {
     unsafe { OwnedFd::from_raw_fd(number) }
 }
 
-/// Checks that the kernel knows these real descriptors.
+/// Checks that real descriptors can be passed to this kernel.
 ///
 /// # Errors
-/// `Unsupported` for real descriptors on a simulated kernel, where their numbers refer to nothing
-/// or to something else.
+/// `Unsupported` for real descriptors on a simulated kernel, which does not know their numbers or
+/// uses them for its own sockets.
 pub(super) fn check_real(kernel: &dyn Kernel, descriptors: &[OwnedFd]) -> io::Result<()> {
     if descriptors.is_empty() || kernel.real_descriptors() {
         return Ok(());
@@ -88,7 +89,7 @@ pub(super) fn check_real(kernel: &dyn Kernel, descriptors: &[OwnedFd]) -> io::Re
     Err(io::Error::new(io::ErrorKind::Unsupported, text))
 }
 
-/// Hands a real descriptor over to a runtime.
+/// Gives up ownership of a real descriptor, so that a runtime can take it over.
 pub(crate) fn given(socket: OwnedFd) -> Fd {
     // SAFETY: `into_raw_fd` gives up the only owner of an open descriptor.
     unsafe { Fd::from_raw(socket.into_raw_fd()) }
@@ -102,13 +103,12 @@ stays! {
 }
 
 impl Parts {
-    /// Creates the parts of a connection from elsewhere, with bytes that were received there.
+    /// Creates parts from a socket that no runtime owns, and from bytes that were already received
+    /// on it.
     pub fn new(socket: OwnedFd, received: Vec<u8>) -> Self {
         Self { socket, received, permit: None }
     }
 
-    /// Creates the parts of a connection from a real descriptor.
-    ///
     /// # Safety
     /// The same conditions as for [`owned`].
     pub(super) unsafe fn of_fd(fd: Fd, received: Vec<u8>, permit: Option<Permit>) -> Self {
@@ -126,7 +126,7 @@ impl Parts {
         let (fd, received, permit) = poll_fn(|cx| handle.poll_release(cx)).await?;
         handle.forget();
         // SAFETY: the slot was removed with nothing in flight, and the handle was forgotten, so
-        // nothing else owns the descriptor. It is a real one, as checked above.
+        // nothing else owns the descriptor. It is real, because `real_descriptors` returned true.
         let parts = unsafe { Self::of_fd(fd, unread.in_front_of(received), permit) };
         descriptor::set_nonblocking(&parts.socket, false)?;
         Ok(parts)
@@ -135,7 +135,7 @@ impl Parts {
     /// Returns the socket in non-blocking mode.
     ///
     /// # Errors
-    /// `InvalidData` if bytes have been received, because they would be lost.
+    /// `InvalidData` if `received` is not empty, because its bytes would be lost.
     pub(super) fn into_nonblocking(self) -> io::Result<OwnedFd> {
         let Self { socket, received, .. } = self;
         if received.is_empty() {

@@ -1,4 +1,5 @@
-//! Leases that a receiving handle has shown and that have not been fully consumed.
+//! Received bytes that a stream's handle has *shown* to the program, by `fill_buf` or `peek`, and
+//! that the program has not consumed.
 
 use super::stream_handle::StreamHandle;
 use crate::bytes::lease::Lease;
@@ -8,10 +9,10 @@ use std::mem;
 use std::os::fd::OwnedFd;
 use std::task::{Context, Poll, ready};
 
-/// Received bytes that `recv` returns before it receives from the stream.
+/// Bytes that were shown and not consumed. `recv` returns them before it receives from the stream.
 ///
-/// It takes no heap memory until bytes are first shown. The box then stays for later bytes, so it
-/// is kept small.
+/// The box is allocated by the first call that shows bytes, and is then kept. A stream that is read
+/// only by `recv` has none.
 #[derive(Default)]
 pub(crate) struct RecvBuffer(Option<Box<Unread>>);
 
@@ -19,43 +20,46 @@ pub(crate) struct RecvBuffer(Option<Box<Unread>>);
 struct Unread {
     /// Never an empty lease.
     first: Option<Lease>,
-    /// State that few streams need. Present only together with `first`.
+    /// State that few streams need. `None` while `first` is `None`.
     more: Option<Box<GatheredLeases>>,
-    /// Number of consecutive polls that returned bytes already shown.
+    /// Number of polls without a new receive since bytes were last consumed, limited to
+    /// [`MAX_FREE_REPEAT_POLLS`].
     repeat_polls: u16,
-    /// Whether the last receive returned the end of the stream or an error. The next one will too,
-    /// so it uses no budget.
+    /// Whether the last receive returned the end of the stream or an error. The next receive will
+    /// return the same.
     ended: bool,
 }
 
 #[derive(Default)]
 struct GatheredLeases {
-    /// The lease after `first`, if a part of it completed `first`. Never an empty lease.
+    /// Bytes that follow `first`: the rest of a lease that was partly copied. Never an empty lease.
     next: Option<Lease>,
-    /// The descriptors that arrived with these bytes. They are closed when no bytes are left.
+    /// The descriptors that arrived with the bytes of both leases. They are closed when all of
+    /// these bytes have been consumed.
     descriptors: Vec<OwnedFd>,
 }
 
 /// Received bytes, and the descriptors that arrived with them.
 pub(crate) type Message = (Lease, Vec<OwnedFd>);
 
-/// How much of a lease is appended to one that is too short.
+/// How many bytes of the next lease are copied behind the first lease, if that is too short.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Gather {
-    /// Only the missing bytes: the length is known.
+    /// Only the missing bytes, because the caller knows the final length.
     Missing,
-    /// At least as many bytes as are already there, because more may be requested.
+    /// If possible, at least as many bytes as the first lease has, because the caller may need
+    /// more.
     Ahead,
 }
 
-/// Number of polls that return bytes already shown, or the end of the stream, and use no budget
-/// until bytes are consumed. After that, each unit of budget pays for [`REPEAT_POLLS_PER_UNIT`] of
-/// them, so that a task that only repeats its poll does not block others forever. Both numbers are
-/// even because some callers poll twice and need both polls to be ready.
+/// Number of polls that may return bytes already shown, or the end of the stream, without using
+/// budget. After that, each unit of budget pays for [`REPEAT_POLLS_PER_UNIT`] polls, so that a task
+/// that only repeats its poll does not block others forever. Both numbers are even because some
+/// callers poll twice and need both polls to be ready.
 const MAX_FREE_REPEAT_POLLS: u16 = 1024;
 const REPEAT_POLLS_PER_UNIT: u16 = 8;
 
-/// Minimum number of bytes that are copied ahead.
+/// Minimum number of bytes that [`Gather::Ahead`] copies, if the next lease has that many.
 const MIN_COPY_AHEAD_BYTES: usize = 256;
 
 impl RecvBuffer {
@@ -66,7 +70,7 @@ impl RecvBuffer {
         stream: &StreamHandle,
         cx: &Context<'_>,
     ) -> Poll<io::Result<Option<Lease>>> {
-        // Streams that are only received from with `recv` never show bytes.
+        // A stream that is read only by `recv` has no box.
         if self.0.is_none() {
             return stream.poll_recv(cx);
         }
@@ -158,15 +162,15 @@ impl RecvBuffer {
         self.0.as_ref().and_then(|unread| unread.first.as_deref()).unwrap_or_default()
     }
 
-    /// Returns all bytes, followed by `received`.
+    /// Returns all shown bytes, followed by `received`.
     pub(crate) fn in_front_of(mut self, received: Vec<u8>) -> Vec<u8> {
         let Some(first) = self.take() else { return received };
         let next = self.take();
         [&*first, next.as_deref().unwrap_or_default(), &received].concat()
     }
 
-    /// Shows at least `n` bytes and at least one, or fewer at the end of the stream. Bytes in one
-    /// lease are shown in place; bytes in several are gathered in heap memory.
+    /// Shows at least `n` bytes and at least one, or fewer at the end of the stream. Bytes that
+    /// arrived in several leases are copied into one piece of heap memory.
     ///
     /// # Errors
     /// The stream's errors. Bytes received before the error stay.
@@ -192,7 +196,7 @@ impl RecvBuffer {
     /// Returns the next `n` bytes as a lease, without a copy if they are all in one lease.
     ///
     /// # Errors
-    /// The stream's errors; `UnexpectedEof` if it ends first. Received bytes stay.
+    /// The stream's errors; `UnexpectedEof` if the stream ends first. Received bytes stay.
     pub(crate) fn poll_exact(
         &mut self,
         stream: &StreamHandle,
@@ -208,10 +212,10 @@ impl RecvBuffer {
         Poll::Ready(if there < n { Err(ended(there, n)) } else { Ok(unread.split_to(n)) })
     }
 
-    /// Drops the first `n` bytes of those shown.
+    /// Drops the first `n` of the bytes that are shown.
     ///
     /// # Panics
-    /// If fewer are shown.
+    /// If fewer than `n` bytes are shown.
     #[inline]
     pub(crate) fn consume(&mut self, n: usize) {
         match &mut self.0 {
@@ -224,14 +228,13 @@ impl RecvBuffer {
     }
 }
 
-/// Returns the error for a stream that ended after `there` bytes.
+/// Returns the error for a stream that ended after `there` of `wanted` bytes.
 pub(crate) fn ended(there: usize, wanted: usize) -> io::Error {
     let text = format!("the stream ended after {there} of {wanted} bytes");
     io::Error::new(io::ErrorKind::UnexpectedEof, text)
 }
 
 impl Unread {
-    /// Returns the number of bytes that are shown.
     #[inline]
     fn len(&self) -> usize {
         self.first.as_ref().map_or(0, Lease::len)
@@ -243,8 +246,8 @@ impl Unread {
         first
     }
 
-    /// Shows the next lease after the first has been used up. If there is no next lease, closes the
-    /// descriptors.
+    /// Replaces the first lease, which has been used up, by the next one. Closes the descriptors if
+    /// no lease is left.
     #[inline]
     fn show_next(&mut self) {
         self.first = self.take_next();
@@ -266,7 +269,7 @@ impl Unread {
         self.more.as_mut().map(|more| mem::take(&mut more.descriptors)).unwrap_or_default()
     }
 
-    /// Receives the next bytes of the stream, and keeps the descriptors that come with them.
+    /// Receives the next bytes of the stream, and keeps the descriptors that arrive with them.
     fn poll_more(
         &mut self,
         stream: &StreamHandle,
@@ -281,8 +284,8 @@ impl Unread {
         polled
     }
 
-    /// Counts a poll that receives nothing. Returns `Ready`, unless the task has polled very often
-    /// and used up its budget.
+    /// Counts a poll that receives nothing new. Returns `Pending` if the task has made too many of
+    /// these polls and has used up its budget.
     #[inline]
     fn poll_repeat(&mut self, cx: &Context<'_>) -> Poll<()> {
         if self.repeat_polls == MAX_FREE_REPEAT_POLLS {
@@ -325,21 +328,19 @@ impl Unread {
         if self.first.is_none() {
             ready!(self.poll_first(stream, cx))?;
         }
-        // At its end, the stream is not polled again, because each report of the end uses budget.
+        // If the stream has ended, it is not polled again, because each such poll uses budget.
         if self.first.is_none() || self.len() >= n {
             return Poll::Ready(Ok(()));
         }
         self.poll_gather(stream, cx, n, gather)
     }
 
-    /// Called when nothing is shown. Returns `Ready` once bytes are shown or the stream has ended.
     fn poll_first(&mut self, stream: &StreamHandle, cx: &Context<'_>) -> Poll<io::Result<()>> {
         self.first = ready!(self.poll_more(stream, cx))?;
         Poll::Ready(Ok(()))
     }
 
-    /// Called when fewer than `n` bytes are shown. Returns `Ready` once `n` are shown or the stream
-    /// has ended.
+    /// Receives and copies until `n` bytes are shown or the stream has ended.
     #[cold]
     fn poll_gather(
         &mut self,
@@ -362,7 +363,8 @@ impl Unread {
         Poll::Ready(Ok(()))
     }
 
-    /// Appends the first bytes of `next` to `first`, to get `n` bytes in total.
+    /// Copies bytes of `next` behind `first`, which has fewer than `n` bytes, and keeps the rest of
+    /// `next`.
     fn gather(
         &mut self,
         stream: &StreamHandle,
@@ -372,14 +374,14 @@ impl Unread {
         gather: Gather,
     ) -> io::Result<()> {
         let missing = n - first.len();
-        // If more may be requested, the memory doubles, so that not every new piece causes a copy
-        // of all earlier ones.
+        // If the caller may need more, the copy at least doubles the bytes, so that the cost of
+        // repeated copies stays proportional to the number of bytes.
         let (count, wanted) = match gather {
             Gather::Missing => (missing, n),
             Gather::Ahead => (missing.max(first.len()).max(MIN_COPY_AHEAD_BYTES), usize::MAX),
         };
         let count = count.min(next.len());
-        // Store `first` again now, so that it is kept if the runtime has ended.
+        // Put `first` back before the borrow, which fails if the runtime has ended.
         let first = self.first.insert(first);
         let meter = match stream.core.borrow() {
             Ok(inner) => inner.state.memory.meter.clone(),

@@ -1,4 +1,4 @@
-//! Targets of a connect, which are addresses or host names, and looking up names.
+//! Targets of a connect or bind: addresses, or host names and their look-up.
 
 use crate::errors;
 use crate::errors::{OpError, Operation};
@@ -29,15 +29,15 @@ use std::time::Duration;
 /// ```
 ///
 /// # Errors
-/// If the name does not resolve, with the name in the message; `InvalidInput` if it is not an
-/// address; or outside a runtime.
+/// If the name does not resolve, with the name in the message; `InvalidInput` for text that is not
+/// `host:port`; or, for a host name, outside a runtime.
 pub async fn lookup_host(
     address: impl ToSocketAddrs,
 ) -> io::Result<impl Iterator<Item = SocketAddr>> {
     Ok(resolve(address, None).await?.into_iter())
 }
 
-/// Returns at least one address. A look-up may take at most `limit`.
+/// Returns the addresses of a target, at least one. A look-up may take at most `limit`.
 pub(super) async fn resolve(
     address: impl ToSocketAddrs,
     limit: Option<Duration>,
@@ -70,8 +70,8 @@ pub(super) async fn resolve_target(
 async fn look_up(core: &Core, host: String, port: u16) -> io::Result<Vec<SocketAddr>> {
     let resolver = core.blocking.resolver.clone();
     let answered = offload(core, move || resolver.look_up(&host, port)).await;
-    // Under a simulated kernel, the answer is available at once, so a loop of look-ups must use
-    // budget.
+    // Under a simulated kernel, the answer is available at once. Without this use of budget, a
+    // loop of look-ups would starve other tasks.
     consume_budget().await;
     at_least_one(answered?.unwrap_or_else(|panic| {
         let text = format!("the resolver panicked: {}", panic_message(&panic));
@@ -98,8 +98,8 @@ fn resolve_here(address: impl ToSocketAddrs) -> io::Result<Vec<SocketAddr>> {
     found.map_err(|error| not_found(error, &host))
 }
 
-/// Returns the result of `f` for the first address for which it succeeds, or the errors of all.
-/// Looking up a name blocks the thread.
+/// Calls `f` for each address until it succeeds, and returns that result, or one error with the
+/// texts of all failures. Looking up a name blocks the thread.
 pub(super) fn first<T>(
     address: impl ToSocketAddrs,
     operation: Operation,
@@ -108,7 +108,7 @@ pub(super) fn first<T>(
     first_of(resolve_here(address)?, operation, f)
 }
 
-/// Like [`first`], but for resolved addresses.
+/// Like [`first`], but for addresses that need no look-up.
 pub(super) fn first_of<T>(
     addresses: impl IntoIterator<Item = SocketAddr>,
     operation: Operation,
@@ -150,7 +150,7 @@ pub(super) fn and_then(before: Option<io::Error>, error: io::Error) -> io::Error
     }
 }
 
-/// Adds the host name, if one was looked up, to the error of all its addresses.
+/// Adds the host name, if the target was a name, to the combined error of its addresses.
 pub(super) fn of_host(host: Option<&str>, error: io::Error) -> io::Error {
     match host {
         None => error,
@@ -167,7 +167,7 @@ fn with_text(error: io::Error, text: String) -> io::Error {
     named.unwrap_or_else(|error| errors::with_text(error, text))
 }
 
-/// Returns the error of all addresses, or `NotFound` if there was no address.
+/// Returns the combined error of all addresses, or `NotFound` if there was no address.
 pub(super) fn last_error(error: Option<io::Error>) -> io::Error {
     error.unwrap_or_else(|| io::Error::new(io::ErrorKind::NotFound, "there is no address to try"))
 }
@@ -198,7 +198,7 @@ pub trait ToSocketAddrs: sealed::HasTarget {}
 
 impl<T: sealed::HasTarget + ?Sized> ToSocketAddrs for T {}
 
-/// A parsed target, with the look-up that it needs.
+/// A parsed target.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Target {
     /// Addresses that need no look-up.

@@ -12,32 +12,33 @@ use std::rc::{Rc, Weak};
 use std::task::{Poll, Waker};
 use std::{fmt, io, mem};
 
-/// The limit of a member's unsent bytes, by default.
+/// Default limit of a member's unsent bytes.
 const DEFAULT_LIMIT_BYTES: usize = 256 * 1024;
-/// Messages of at most this size are joined with the other messages of the turn.
+/// Maximum size of a message that is copied into one chunk with other messages of the turn.
 const MAX_JOINED_BYTES: usize = 4 * 1024;
-/// Bytes that wait for the end of the turn at most.
+/// Number of pending bytes at which a send queues them itself instead of waking the group's task.
 const MAX_PENDING_BYTES: usize = 64 * 1024;
-/// Dropped members that are remembered until `take_dropped` is called.
+/// Maximum number of dropped members that are kept for `take_dropped`.
 const MAX_REPORTED_DROPS: usize = 1024;
 
-/// The smallest number of members at which members whose streams are gone are removed.
+/// Minimum number of members at which `add` drops members whose streams no longer exist.
 const MIN_CHECKED_MEMBERS: usize = 64;
 
-/// What happens to a slow member of a [`SendGroup`]: one whose peer makes no room, and whose unsent
-/// bytes have reached the limit.
+/// What happens to a slow member of a [`SendGroup`]. A member is slow if its peer makes no room and
+/// a message would raise its unsent bytes above the limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SlowMembers {
-    /// Its unsent messages are discarded, and its connection is reset.
+    /// The group drops the member and discards its unsent messages. The connection is reset once
+    /// both halves of the stream have been dropped.
     Disconnect,
-    /// It misses the message.
+    /// The member does not get the message, nor the messages of the turn that were joined with it.
     Skip,
-    /// Its queued messages, as far as none of their bytes has been sent, are discarded in favour of
-    /// the newest message.
+    /// The newest message replaces the queued messages, except those that are in flight or partly
+    /// sent.
     KeepLatest,
 }
 
-/// Identifies a member of a [`SendGroup`]. No other member of the group ever has the same one.
+/// Identifies a member of a [`SendGroup`]. A group never uses an ID again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct MemberId(u64);
 
@@ -53,11 +54,11 @@ pub struct Dropped {
 /// Why a [`SendGroup`] has dropped a member.
 #[derive(Debug)]
 pub enum DropReason {
-    /// It was too slow, with [`SlowMembers::Disconnect`].
+    /// The member was slow, and the group uses [`SlowMembers::Disconnect`].
     Slow,
-    /// A send to it has failed: its peer has reset the connection, or it was shut down.
+    /// A send failed, for example because the peer has reset the connection.
     Failed(io::Error),
-    /// Its stream no longer exists: both halves were dropped, or they were rejoined.
+    /// The halves of the stream were dropped or rejoined.
     Gone,
 }
 
@@ -69,12 +70,12 @@ pub struct GroupCounts {
     pub messages: u64,
     /// Messages that were queued for a member, counted for each member.
     pub queued: u64,
-    /// Messages that a member missed because it was too slow, counted for each member. Messages
-    /// that [`SlowMembers::KeepLatest`] takes out of a queue are not counted again.
+    /// Messages that were not queued for a slow member, counted for each member. Messages that
+    /// [`SlowMembers::KeepLatest`] removes from a queue are not included.
     pub skipped: u64,
     /// How often [`SlowMembers::KeepLatest`] has replaced the queue of a member.
     pub replaced: u64,
-    /// Members that were disconnected because they were too slow.
+    /// Members that were dropped by [`SlowMembers::Disconnect`].
     pub disconnected: u64,
     /// Members that were dropped because a send to them has failed, or because their stream no
     /// longer exists.
@@ -83,23 +84,23 @@ pub struct GroupCounts {
 
 /// Sends the same messages to many streams, without waking a task for any of them.
 ///
-/// [`send`](Self::send) never waits. All messages of a turn are joined once, in memory that all
-/// members share, and are queued as one chunk on each member's stream; they leave in one send for
-/// each member. So a member costs the same for one message as for many, and a slow one holds
-/// no memory of its own.
+/// [`send`](Self::send) never waits. The small messages of a turn are joined once, in memory that
+/// all members share. They are queued as one chunk on each member's stream, and leave in one send
+/// per member. So many small messages cost a member about as much as one, and a slow member holds
+/// no copies.
 ///
 /// A member is slow if its peer makes no room and its unsent bytes would exceed the
-/// [limit](Self::limit). [`SlowMembers`] says what becomes of it. The others are not affected. A
-/// member whose connection has failed is dropped. [`take_dropped`](Self::take_dropped) reports
-/// both.
+/// [limit](Self::limit). [`SlowMembers`] says what happens to it. Other members are not affected.
+/// A member whose connection has failed is dropped. [`take_dropped`](Self::take_dropped) returns
+/// the dropped members.
 ///
 /// A member's halves stay with the program, which can send to that member alone, and add it to
-/// several groups. Bytes that it sends in the same turn may leave before the pending messages of a
-/// group, unless it calls [`flush`](Self::flush) first.
+/// several groups. Bytes that the program sends to one member may leave before the pending messages
+/// of a group, unless the program calls [`flush`](Self::flush) first.
 ///
-/// The group belongs to one runtime, and clones are the same group. On several
-/// [`shards`](mod@crate::shards), each has a group of its own, and a
-/// [`channel`](crate::shards::channel) takes each message to it:
+/// A group belongs to one runtime, and its clones are handles to the same group. With several
+/// [`shards`](mod@crate::shards), give each shard a group, and pass messages to the shard through a
+/// [`channel`](crate::shards::channel):
 ///
 /// ```
 /// use annulus::SharedBytes;
@@ -112,7 +113,7 @@ pub struct GroupCounts {
 /// let (_receiving, sending) = stream.split();
 /// group.add(&sending);
 ///
-/// // Any shard sends by this end, and one task passes everything on to the members of this shard.
+/// // Any shard can send on this channel. A task of this shard passes the messages on to its group.
 /// let (sender, mut receiver) = channel::<SharedBytes>(64);
 /// let local = group.clone();
 /// annulus::spawn(async move {
@@ -136,15 +137,16 @@ struct Group {
     slow: SlowMembers,
     limit: usize,
     members: Vec<Member>,
-    /// The place of each member.
+    /// The index of each member in `members`.
     places: HashMap<MemberId, usize>,
     next_id: u64,
-    /// The number of members at which members whose streams are gone are removed.
+    /// Number of members at which `add` drops members whose streams no longer exist.
     next_check: usize,
-    /// Messages that have not been queued, each with the member that does not get it.
+    /// Messages that have not been queued, each with the member that does not get it, if any.
     pending: Vec<(SharedBytes, Option<MemberId>)>,
     pending_bytes: usize,
-    /// Whether the task that queues pending messages has been spawned; and its waker.
+    /// Whether the task that queues pending messages has been spawned. `waker` is set while that
+    /// task waits.
     has_task: bool,
     waker: Option<Waker>,
     counts: GroupCounts,
@@ -160,7 +162,7 @@ struct Member {
 struct Batch {
     bytes: SharedBytes,
     messages: u64,
-    /// The last of them.
+    /// The last of these messages.
     latest: SharedBytes,
 }
 
@@ -184,18 +186,19 @@ impl SendGroup {
         Self { shared: Rc::new(Shared(RefCell::new(group))) }
     }
 
-    /// Sets the limit of each member's unsent bytes: 256 KiB by default. A message that is larger
-    /// is queued only if nothing else is. The runtime's [send bound](crate::Builder::send_bound)
-    /// does not apply. If its [memory limit](crate::Builder::memory_limit) allows less, that does.
+    /// Sets the limit of each member's unsent bytes: 256 KiB by default. A message above the limit
+    /// is still queued for a member without unsent bytes. The runtime's
+    /// [send bound](crate::Builder::send_bound) does not apply, but its
+    /// [memory limit](crate::Builder::memory_limit) may allow fewer bytes.
     #[must_use]
     pub fn limit(self, bytes: usize) -> Self {
         self.shared.0.borrow_mut().limit = bytes;
         self
     }
 
-    /// Adds a member, which gets the messages that are sent from now on. If the member is
-    /// disconnected, its receiving half ends, sends to it fail, and the connection is reset once
-    /// both halves have been dropped.
+    /// Adds a member, which gets the messages that are sent from now on. If the group disconnects
+    /// the member, its receiving half ends, sends by its sending half fail, and the connection is
+    /// reset once both halves have been dropped.
     pub fn add(&self, half: &SendHalf) -> MemberId {
         // The pending messages are not for the new member.
         self.flush();
@@ -208,8 +211,8 @@ impl SendGroup {
         id
     }
 
-    /// Removes a member, which still gets the messages that were sent before. Returns false if it
-    /// is no longer in the group.
+    /// Removes a member, which still gets the messages that were sent before. Returns false if the
+    /// member is no longer in the group.
     pub fn remove(&self, id: MemberId) -> bool {
         self.flush();
         let group = &mut *self.shared.0.borrow_mut();
@@ -217,8 +220,9 @@ impl SendGroup {
         place.map(|place| group.remove_at(place)).is_some()
     }
 
-    /// Sends a message to all members: at the end of the turn, or at once if many bytes are
-    /// pending. Empty messages are ignored.
+    /// Sends a message to all members. A task of the group queues it together with the other
+    /// messages of the turn. If 64 KiB or more are pending, they are queued at once. Empty messages
+    /// are ignored.
     ///
     /// # Panics
     /// Outside a runtime.
@@ -226,7 +230,7 @@ impl SendGroup {
         self.push(message.into(), None);
     }
 
-    /// Sends a message to all members except one, such as the one that it comes from.
+    /// Sends a message to all members except one, such as the member that has sent it.
     ///
     /// # Panics
     /// Outside a runtime.
@@ -255,14 +259,14 @@ impl SendGroup {
         }
     }
 
-    /// Queues the pending messages on the members' streams. They leave at the end of the turn. The
-    /// group does this by itself.
+    /// Queues the pending messages on the members' streams, before the group's task does so. They
+    /// leave at the end of the turn.
     pub fn flush(&self) {
         self.shared.flush();
     }
 
-    /// Returns the number of members. One whose connection has failed counts until the next
-    /// message.
+    /// Returns the number of members. A member whose connection has failed counts until the next
+    /// message is queued.
     pub fn len(&self) -> usize {
         self.shared.0.borrow().members.len()
     }
@@ -337,8 +341,8 @@ impl Group {
         }
     }
 
-    /// Drops members whose streams no longer exist whenever the members have doubled, because
-    /// members may come and go without a message.
+    /// Drops members whose streams no longer exist, each time the number of members has doubled.
+    /// Otherwise they would stay in a group that sends no messages.
     fn remove_gone_at_times(&mut self) {
         if self.members.len() < self.next_check {
             return;
@@ -376,7 +380,7 @@ impl Group {
 }
 
 impl Member {
-    /// Queues batches on the member's stream.
+    /// Queues batches on the member's stream. An error is the reason to drop the member.
     fn deliver(
         &self,
         batches: &[Batch],
@@ -419,7 +423,7 @@ impl Member {
     }
 }
 
-/// Joins small messages that follow one another.
+/// Joins consecutive small messages. Each large message is a batch of its own.
 fn batches<'a>(messages: impl Iterator<Item = &'a SharedBytes>) -> Vec<Batch> {
     let mut all: Vec<Batch> = Vec::new();
     let mut joined: Vec<&SharedBytes> = Vec::new();

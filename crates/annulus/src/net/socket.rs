@@ -51,7 +51,6 @@ pub(crate) trait Socket {
         self.call(|kernel, fd| kernel.set_multicast(fd, change))
     }
 
-    /// Returns and clears the pending error.
     fn take_error(&self) -> io::Result<Option<io::Error>> {
         let errno = self.query(SocketOption::Error)?;
         Ok((errno != 0).then(|| io::Error::from_raw_os_error(errno as i32)))
@@ -104,7 +103,8 @@ fn protocol(kernel: &dyn Kernel, fd: Fd) -> io::Result<Ip> {
     Ok(if is_v6 { Ip::V6 } else { Ip::V4 })
 }
 
-/// A descriptor that is closed on drop, unless a slot takes it over.
+/// A descriptor that is closed on drop, unless [`into_fd`](Self::into_fd) gives it to another
+/// owner.
 pub(crate) struct NewFd {
     kernel: Rc<dyn Kernel>,
     fd: Fd,
@@ -130,7 +130,7 @@ impl NewFd {
         Ok((own(one), own(other)))
     }
 
-    /// Takes ownership of a descriptor that has no other owner.
+    /// Takes ownership of a descriptor, which must have no other owner.
     pub(crate) fn own(kernel: &Rc<dyn Kernel>, fd: Fd) -> Self {
         Self { kernel: kernel.clone(), fd, taken: false }
     }
@@ -175,7 +175,7 @@ impl Drop for NewFd {
     }
 }
 
-/// Options that are set on a socket when it is created, in the order in which they were requested.
+/// Options that are set on a socket when it is created.
 #[derive(Clone, Debug, Default)]
 pub(super) struct SocketSettings {
     options: Vec<(SocketOption, Option<OfEach>, u32)>,
@@ -183,7 +183,7 @@ pub(super) struct SocketSettings {
     keepalive: Option<KeepAlive>,
 }
 
-/// Maps each IP version of a socket to its option.
+/// Returns the kernel's option for an IP version.
 type OfEach = fn(Ip) -> SocketOption;
 
 impl SocketSettings {
@@ -193,7 +193,8 @@ impl SocketSettings {
         Self { options: on.collect(), ..Self::default() }
     }
 
-    /// Sets an option, or the corresponding option of each IP version. Replaces an earlier value.
+    /// Adds an option, or replaces its earlier value. With `each`, it is set for each IP version
+    /// that the socket uses.
     pub(super) fn put(&mut self, option: SocketOption, each: Option<OfEach>, value: u32) {
         self.options.retain(|(earlier, ..)| *earlier != option);
         self.options.push((option, each, value));

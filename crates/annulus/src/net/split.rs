@@ -1,4 +1,4 @@
-//! The two directions of a stream, for two tasks.
+//! The receiving and the sending half of a split stream.
 
 use super::recv_buffer::RecvBuffer;
 use super::socket::Socket;
@@ -16,8 +16,8 @@ use std::task::{Context, Poll};
 
 /// The receiving half of a [`TcpStream`](super::TcpStream) or [`UnixStream`](super::UnixStream).
 ///
-/// It ends when the peer closes its sending direction, or with an error. Dropping it does not stop
-/// the other half.
+/// It ends when the peer closes its sending direction, or with an error. Dropping it does not close
+/// the stream while the sending half exists.
 ///
 /// ```
 /// use annulus::net::{RecvHalf, UnixStream};
@@ -86,7 +86,7 @@ impl RecvHalf {
     }
 
     /// Waits until [`try_recv`](Self::try_recv) and [`try_read`](Self::try_read) find bytes, the
-    /// end of the stream or its error. See
+    /// end of the stream or an error. See
     /// [`TcpStream::readable`](crate::net::TcpStream::readable).
     ///
     /// # Errors
@@ -104,8 +104,8 @@ impl RecvHalf {
         self.unread.try_read(&self.handle, memory)
     }
 
-    /// Shows the next bytes, at least one, where the kernel has put them, or none at the end of the
-    /// stream. See [`TcpStream::fill_buf`](crate::net::TcpStream::fill_buf).
+    /// Shows the next bytes, at least one, without a copy, or none at the end of the stream. See
+    /// [`TcpStream::fill_buf`](crate::net::TcpStream::fill_buf).
     ///
     /// # Errors
     /// The errors of [`TcpStream::fill_buf`](crate::net::TcpStream::fill_buf).
@@ -124,7 +124,7 @@ impl RecvHalf {
     }
 
     /// Drops the first `n` of the bytes that [`fill_buf`](Self::fill_buf) or
-    /// [`peek`](Self::peek) showed last.
+    /// [`peek`](Self::peek) has shown.
     ///
     /// # Panics
     /// If fewer than `n` bytes were shown.
@@ -152,9 +152,8 @@ impl RecvHalf {
         self.unread.poll_peek(&self.handle, cx, n)
     }
 
-    /// Returns the next `n` bytes as one lease, without a copy if they were received in one piece,
-    /// and otherwise gathered in heap memory. See
-    /// [`TcpStream::recv_exact`](crate::net::TcpStream::recv_exact).
+    /// Returns the next `n` bytes as one lease. They are copied into heap memory if they arrived in
+    /// several leases. See [`TcpStream::recv_exact`](crate::net::TcpStream::recv_exact).
     ///
     /// # Errors
     /// The errors of [`TcpStream::recv_exact`](crate::net::TcpStream::recv_exact).
@@ -173,7 +172,7 @@ impl RecvHalf {
     /// Returns the peer's address.
     ///
     /// # Errors
-    /// If it is not a TCP stream, if the connection is closed, or if the runtime has ended.
+    /// If this is half of a Unix stream, if the connection is closed, or if the runtime has ended.
     pub fn peer_addr(&self) -> io::Result<SocketAddr> {
         self.handle.with_fd(|kernel, fd| kernel.peer_address(fd)?.to_inet())
     }
@@ -191,15 +190,15 @@ impl RecvHalf {
 /// sending.send("last words").await?;
 /// drop(sending);
 /// assert_eq!(&*peer.recv().await?.unwrap(), b"last words");
-/// assert!(peer.recv().await?.is_none()); // This direction has ended,
-/// peer.send("still heard").await?; // and the other has not.
+/// assert!(peer.recv().await?.is_none()); // The sending direction is closed.
+/// peer.send("still heard").await?; // The receiving half still works.
 /// assert_eq!(&*receiving.recv().await?.unwrap(), b"still heard");
 /// # std::io::Result::Ok(())
 /// # }).unwrap();
 /// ```
 pub struct SendHalf {
     handle: Rc<StreamHandle>,
-    /// Whether the halves have been rejoined.
+    /// Whether the halves have been rejoined, so that a drop must not close the sending direction.
     reunited: bool,
 }
 
@@ -244,8 +243,7 @@ impl SendHalf {
         self.handle.send_all(chunks.into_iter().map(Into::into)).await
     }
 
-    /// Waits until [`try_write`](Self::try_write) would accept bytes, which means until the queue
-    /// is below the send bound, even if the kernel has no space. See
+    /// Waits until [`try_write`](Self::try_write) would accept bytes. See
     /// [`TcpStream::writable`](crate::net::TcpStream::writable).
     ///
     /// # Errors
@@ -319,7 +317,7 @@ impl SendHalf {
         poll_fn(|cx| self.poll_flush(cx)).await
     }
 
-    /// Polls like [`flush`](Self::flush). It is always ready.
+    /// Polls like [`flush`](Self::flush). Pending only if the task has used up its budget.
     ///
     /// # Errors
     /// The errors of [`flush`](Self::flush).
@@ -327,7 +325,7 @@ impl SendHalf {
         self.handle.poll_flush(cx)
     }
 
-    /// Sends the queued bytes now, by a system call of its own. See
+    /// Sends the queued bytes now, by a separate system call. See
     /// [`TcpStream::push`](crate::net::TcpStream::push).
     ///
     /// # Errors
@@ -387,7 +385,7 @@ impl Drop for SendHalf {
     }
 }
 
-/// Rejoins two halves if they belong to the same stream and it has this address family.
+/// Rejoins two halves if they belong to the same stream, and the stream has this address family.
 pub(super) fn reunite(
     receiving: RecvHalf,
     mut sending: SendHalf,
@@ -406,7 +404,7 @@ pub(super) fn reunite(
 /// Checks that two halves belong to one stream of this address family.
 ///
 /// # Errors
-/// The reason why they do not.
+/// The text of the [`ReuniteError`].
 fn check_halves(receiving: &RecvHalf, sending: &SendHalf, family: Family) -> Result<(), String> {
     if !Rc::ptr_eq(&receiving.handle, &sending.handle) {
         return Err("the halves belong to different streams".into());
@@ -418,7 +416,6 @@ fn check_halves(receiving: &RecvHalf, sending: &SendHalf, family: Family) -> Res
     }
 }
 
-/// The address family of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Family {
     Tcp,
@@ -433,7 +430,7 @@ impl Family {
     }
 }
 
-/// The error for two halves that do not form a stream of the type: see
+/// The error for two halves that do not belong to one stream of the requested type: see
 /// [`TcpStream::reunite`](super::TcpStream::reunite).
 ///
 /// ```

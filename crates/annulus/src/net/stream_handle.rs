@@ -25,15 +25,15 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
-/// Owns a stream's slot. When it is dropped, the stream sends the queued bytes, then closes.
+/// Owns a stream's slot. When the handle is dropped, the stream sends its queued bytes and closes.
 pub(crate) struct StreamHandle {
     pub(crate) core: Rc<Core>,
     pub(crate) slot: u32,
-    /// Whether the slot is free or already closing.
+    /// Whether the slot is free or already closing, so that a drop must not close it.
     is_released: bool,
 }
 
-/// A handle that sends to a stream.
+/// A stream, or the half of a stream, that chunks can be sent to.
 pub(crate) trait AsStream {
     fn handle(&self) -> &StreamHandle;
 }
@@ -43,7 +43,7 @@ impl StreamHandle {
         Self::adopt(core, (socket.into_fd(), Vec::new(), permit))
     }
 
-    /// Takes over a stream that was released by another runtime.
+    /// Adds a stream to this runtime: a new one, or one that another runtime has released.
     pub(crate) fn adopt(core: Rc<Core>, stream: ReleasedStream) -> io::Result<Self> {
         let slot = {
             let inner = &mut *core.borrow()?;
@@ -52,7 +52,8 @@ impl StreamHandle {
         Ok(Self { core, slot, is_released: false })
     }
 
-    /// Looks the stream up and polls it.
+    /// Calls `poll` with the stream while the runtime is borrowed. With the feature `tracing`, an
+    /// error is also traced.
     #[inline]
     pub(crate) fn poll_with<R>(
         &self,
@@ -82,8 +83,8 @@ impl StreamHandle {
         self.poll_with(|stream, shared, state| stream.poll_recv(shared, state, cx))
     }
 
-    /// Like [`poll_recv`](Self::poll_recv), but adds the descriptors that arrived with the bytes to
-    /// the list.
+    /// Like [`poll_recv`](Self::poll_recv), but appends the descriptors that arrived with the bytes
+    /// to `descriptors`.
     #[inline]
     pub(crate) fn poll_message(
         &self,
@@ -98,10 +99,10 @@ impl StreamHandle {
         })
     }
 
-    /// Forwards up to `left` bytes received from now on to `to` without waking a task, until the
-    /// next poll of this receive. Does nothing unless both streams support this and no received
-    /// bytes are waiting. `link` is `None` or was created by an earlier call for the same two
-    /// streams.
+    /// Forwards the next `left` bytes that this stream receives to `to`, without waking a task. The
+    /// next poll of a receive on this stream ends the forwarding. Does nothing if received bytes
+    /// are waiting or one of the streams cannot be linked. `link` must be `None`, or the link of an
+    /// earlier call for the same two streams.
     pub(crate) fn link(&self, to: &StreamHandle, left: u64, link: &mut Option<Link>) {
         let Ok(mut inner) = self.core.borrow() else { return };
         if Rc::ptr_eq(&self.core, &to.core)
@@ -112,7 +113,8 @@ impl StreamHandle {
         }
     }
 
-    /// Returns bytes that earlier turns have received, or `WouldBlock` if there are none.
+    /// Returns bytes that earlier turns have received, or `WouldBlock` if nothing has been
+    /// received.
     pub(crate) fn try_recv(&self) -> io::Result<Option<Lease>> {
         let inner = &mut *self.core.borrow_running()?;
         let (stream, shared) = inner.streams.get(self.slot);
@@ -124,7 +126,6 @@ impl StreamHandle {
         SendFuture { handle: self, chunk: Some(chunk) }
     }
 
-    /// Looks the stream up and changes it.
     pub(crate) fn with_stream<R>(
         &self,
         change: impl FnOnce(&mut Stream, &mut StreamResources, &mut LoopState) -> io::Result<R>,
@@ -134,7 +135,7 @@ impl StreamHandle {
         change(stream, shared, &mut inner.state)
     }
 
-    /// Queues a chunk once the send bound allows.
+    /// Takes `chunk` and queues it, once the queue is within the send bound.
     pub(crate) fn poll_enqueue(
         &self,
         chunk: &mut Option<Chunk>,
@@ -200,17 +201,18 @@ impl StreamHandle {
         })
     }
 
-    /// Returns true if the sending direction has been closed and has not failed.
+    /// Returns true if a shutdown of the sending direction was requested and no send has failed.
     pub(crate) fn is_shut_down(&self) -> bool {
         self.core.borrow().is_ok_and(|mut inner| inner.streams.get(self.slot).0.is_shut_down())
     }
 
-    /// Returns the number of bytes that are queued but not sent.
+    /// Returns the number of queued bytes, including those in flight.
     pub(crate) fn unsent(&self) -> usize {
         self.core.borrow().map_or(0, |mut inner| inner.streams.get(self.slot).0.unsent())
     }
 
-    /// Returns the number of bytes that are queued or in the kernel's send buffer.
+    /// Returns the number of bytes that are queued, or that are in the kernel's send buffer because
+    /// the peer has not acknowledged them.
     pub(super) fn unacknowledged(&self) -> usize {
         self.core.borrow().map_or(0, |mut inner| {
             let inner = &mut *inner;
@@ -227,15 +229,15 @@ impl StreamHandle {
         budget::poll_with(cx, || self.poll_with(|stream, _, state| stream.poll_end(state, cx)))
     }
 
-    /// Sends the queued bytes at once, to be followed by pages of a file. Returns true on success.
-    /// The kernel may hold the bytes until the pages follow.
+    /// Sends the queued bytes at once. The kernel may hold them back until pages of a file follow.
+    /// Returns false if nothing is queued or the bytes cannot be sent directly.
     pub(crate) fn send_queued(&self) -> io::Result<bool> {
         let inner = &mut *self.core.borrow_running()?;
         let (stream, shared) = inner.streams.get(self.slot);
         stream.send_queued(shared, &mut inner.state, true)
     }
 
-    /// Sends the queued bytes at once, as far as the socket has space. The rest leaves later.
+    /// Sends as many of the queued bytes as the socket has space for. The others stay queued.
     pub(super) fn push(&self) -> io::Result<()> {
         self.with_stream(|stream, shared, state| {
             stream.check_sent(state)?;
@@ -243,8 +245,8 @@ impl StreamHandle {
         })
     }
 
-    /// Returns an empty buffer of the runtime. A chunk made by [`Chunk::copied`] gives it back once
-    /// sent.
+    /// Returns an empty buffer of the runtime. Send it by [`Chunk::copied`], so that the runtime
+    /// can use the buffer again.
     pub(crate) fn take_spare(&self) -> io::Result<Vec<u8>> {
         Ok(self.core.borrow_running()?.state.spares.take())
     }
@@ -255,8 +257,8 @@ impl StreamHandle {
         inner.streams.get(self.slot).0.page_sink(&inner.state)
     }
 
-    /// Returns `Ready` once the socket has had space since the first call. In that call,
-    /// `has_started_poll` must be false. The stream's queue must be empty.
+    /// Returns `Ready` once the socket has space. The caller sets `has_started_poll` to false
+    /// before the first call and does not change it afterwards. The stream's queue must be empty.
     pub(crate) fn poll_writable(
         &self,
         has_started_poll: &mut bool,
@@ -265,7 +267,8 @@ impl StreamHandle {
         self.poll_with(|stream, _, state| stream.poll_writable(state, has_started_poll, cx))
     }
 
-    /// Sends bytes that the kernel holds for further pages, because none follow.
+    /// Makes the kernel send the bytes that it holds back for pages of a file. Called when no pages
+    /// follow.
     pub(crate) fn push_sent(&self) {
         if let Ok(mut inner) = self.core.borrow() {
             let inner = &mut *inner;
@@ -280,8 +283,7 @@ impl StreamHandle {
         }
     }
 
-    /// Releases the stream from the runtime once none of its operations is in flight. The slot is
-    /// then free.
+    /// Takes the stream off the runtime and frees its slot, once no operation on it is in flight.
     pub(crate) fn poll_release(&self, cx: &Context<'_>) -> Poll<io::Result<ReleasedStream>> {
         let inner = &mut *self.core.borrow_running()?;
         inner.streams.poll_release(&mut inner.state, self.slot, cx)
@@ -294,7 +296,7 @@ impl StreamHandle {
         inner.streams.poll_close(&mut inner.state, self.slot, cx)
     }
 
-    /// Drops the handle without closing the stream, because the slot is free or already closing.
+    /// Drops the handle of a slot that is free or already closing.
     pub(crate) fn forget(mut self) {
         self.is_released = true;
     }
@@ -331,7 +333,7 @@ impl StreamHandle {
         }
     }
 
-    /// Marks the stream as a pipe.
+    /// Makes the slot read and write a pipe instead of a socket.
     pub(crate) fn be_pipe(&self, signal: SigPipe) -> io::Result<()> {
         self.core.borrow()?.streams.get(self.slot).0.be_pipe(signal);
         Ok(())
@@ -346,8 +348,8 @@ impl StreamHandle {
     }
 }
 
-/// The future of a [`send`](super::TcpStream::send). If it is dropped after the chunk has been
-/// queued, usually by its first poll, the chunk is still sent.
+/// The future of a [`send`](super::TcpStream::send). Its first poll usually queues the chunk. A
+/// queued chunk is sent even if the future is dropped.
 #[must_use = "a send does nothing unless awaited"]
 pub struct SendFuture<'a> {
     handle: &'a StreamHandle,
@@ -370,22 +372,22 @@ impl Future for SendFuture<'_> {
     }
 }
 
-/// A link that forwards the bytes received by one stream to another, as
-/// `slots/streams/carriers/link.rs` describes. Dropping it ends the link: queued bytes are sent,
-/// and later bytes stay with the source.
+/// A link that forwards the bytes received by one stream to another; see
+/// `slots/streams/carriers/link.rs`. Dropping it ends the forwarding. Bytes that were already
+/// forwarded are still sent.
 pub(crate) struct Link {
     core: Rc<Core>,
     from: SlotId,
 }
 
 impl Link {
-    /// Returns true if the next bytes go through a pipe, which is filled only while the target has
-    /// nothing unsent.
+    /// Returns true if the next bytes go through a kernel pipe. The pipe is filled only while the
+    /// target has no unsent bytes.
     pub(crate) fn is_splicing(&self) -> bool {
         self.core.borrow().is_ok_and(|mut inner| inner.streams.is_splicing(self.from))
     }
 
-    /// Returns the number of bytes forwarded since the last call.
+    /// Returns the number of bytes forwarded since the previous call.
     pub(crate) fn take_forwarded(&self) -> u64 {
         self.core.borrow().map_or(0, |mut inner| inner.streams.take_forwarded(self.from))
     }

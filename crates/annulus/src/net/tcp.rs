@@ -23,11 +23,12 @@ use std::time::Duration;
 /// A TCP connection.
 ///
 /// Received bytes are [`Lease`]s on buffers of the runtime; an idle connection holds no buffer.
-/// Queued bytes are sent: a dropped `send` completes in order, and a dropped stream closes once its
-/// queue is empty, within the runtime's [linger](crate::Builder::linger). [`abort`](Self::abort)
-/// discards the queue.
+/// Queued bytes are sent even if the future of the `send` is dropped. A dropped stream closes once
+/// its queue is empty, at the latest when the runtime's [linger](crate::Builder::linger) is over.
+/// [`abort`](Self::abort) discards the queue.
 ///
-/// One task at a time may wait for each direction; [`split`](Self::split) separates the two.
+/// One task at a time may wait to receive, and one to send. [`split`](Self::split) gives each
+/// direction its own handle.
 ///
 /// ```
 /// use annulus::net::{TcpListener, TcpStream};
@@ -52,8 +53,8 @@ pub struct TcpStream {
 }
 
 impl TcpStream {
-    /// Connects to the first of the addresses that answers. A host name is looked up on another
-    /// thread, as in [`lookup_host`](super::lookup_host). Several addresses race as described in
+    /// Connects to the first of the addresses that answers. Looking up a host name does not block
+    /// the loop: see [`lookup_host`](super::lookup_host). Several addresses race as described in
     /// RFC 8305. They are tried in the order of the look-up, alternating between IPv6 and IPv4. The
     /// next attempt begins when one fails or has not succeeded within 250 ms
     /// ([`attempt_delay`](ConnectOptions::attempt_delay)).
@@ -61,9 +62,9 @@ impl TcpStream {
     /// Dropping the future cancels all attempts and closes their sockets.
     ///
     /// # Errors
-    /// `ConnectionRefused`, …, with each address that was tried in the message. It is also
-    /// `ConnectionRefused` if the system has connected the socket to itself, because no server
-    /// listens there. The errors of [`lookup_host`](super::lookup_host); or outside a runtime.
+    /// `ConnectionRefused`, …, with each address that was tried in the message. If no server
+    /// listens and the system has connected the socket to itself, that is `ConnectionRefused`, too.
+    /// The errors of [`lookup_host`](super::lookup_host); or outside a runtime.
     pub async fn connect(address: impl ToSocketAddrs) -> io::Result<Self> {
         ConnectOptions::new().connect(address).await
     }
@@ -84,12 +85,11 @@ impl TcpStream {
         Self { handle, unread: RecvBuffer::default() }
     }
 
-    /// Returns an accepted connection with its peer's address. If the peer has already reset it,
-    /// counts that and returns `None`.
+    /// Returns an accepted connection with its peer's address. If the peer has already reset the
+    /// connection, counts it as aborted and returns `None`.
     ///
     /// # Errors
-    /// A system error, for example from a filter that denies the call. Closing the connection
-    /// silently would look like an outage.
+    /// A system error, for example because a seccomp filter denies the call.
     pub(crate) fn with_peer(self) -> io::Result<Option<(Self, SocketAddr)>> {
         match self.peer_addr() {
             Ok(peer) => {
@@ -101,8 +101,8 @@ impl TcpStream {
                 Ok(None)
             }
             Err(error) => {
-                // Close before returning, so that the peer is not left waiting if the program ends
-                // its loop because of the error.
+                // The runtime may not take another turn after this error, so close the connection
+                // now. Otherwise the peer would wait.
                 let polled = self.handle.poll_release(&Context::from_waker(Waker::noop()));
                 if let Poll::Ready(Ok(released)) = polled {
                     self.handle.close(released)?;
@@ -143,8 +143,8 @@ impl TcpStream {
     }
 
     /// Like [`recv`](Self::recv), but returns only bytes that earlier turns of the loop have
-    /// received. The first call starts receiving, so it finds nothing yet. A task that polled
-    /// before is still woken.
+    /// received. A call that finds none starts receiving, so the first call usually returns
+    /// `WouldBlock`. A task that polled before is still woken.
     ///
     /// # Errors
     /// `WouldBlock` if nothing has been received yet, and the errors of [`recv`](Self::recv).
@@ -153,13 +153,13 @@ impl TcpStream {
     }
 
     /// Waits until [`try_recv`](Self::try_recv) and [`try_read`](Self::try_read) find bytes,
-    /// the end of the stream or its error. The bytes are then in the runtime's memory and no
+    /// the end of the stream or an error. The bytes are then in the runtime's memory and no
     /// longer in the kernel, so your own system calls would not find them.
     ///
     /// Cancel-safe. Only one task at a time may wait.
     ///
     /// # Errors
-    /// If the runtime has ended.
+    /// If the loop of its runtime is not running.
     pub async fn readable(&self) -> io::Result<()> {
         poll_fn(|cx| self.unread.poll_readable(&self.handle, cx)).await
     }
@@ -173,8 +173,8 @@ impl TcpStream {
         self.unread.try_read(&self.handle, memory)
     }
 
-    /// Shows the next bytes, at least one, where the kernel has put them, or none at the end of
-    /// the stream. They stay until they are [consumed](Self::consume).
+    /// Shows the next bytes, at least one, without a copy, or none at the end of the stream. They
+    /// stay until they are [consumed](Self::consume).
     ///
     /// Cancel-safe.
     ///
@@ -195,7 +195,7 @@ impl TcpStream {
     }
 
     /// Drops the first `n` of the bytes that [`fill_buf`](Self::fill_buf) or
-    /// [`peek`](Self::peek) showed last.
+    /// [`peek`](Self::peek) has shown.
     ///
     /// # Panics
     /// If fewer than `n` bytes were shown.
@@ -227,14 +227,15 @@ impl TcpStream {
         self.unread.poll_peek(&self.handle, cx, n)
     }
 
-    /// Returns the next `n` bytes as one lease, without a copy if they were received in one
-    /// piece, and otherwise gathered in heap memory.
+    /// Returns the next `n` bytes as one lease. They are copied into heap memory if they arrived in
+    /// several leases.
     ///
     /// Cancel-safe: received bytes stay in the stream.
     ///
     /// # Errors
-    /// The errors of [`recv`](Self::recv), and `UnexpectedEof`, with both numbers, if the
-    /// stream ends first. The received bytes stay, and [`recv`](Self::recv) returns them.
+    /// The errors of [`recv`](Self::recv), and `UnexpectedEof` if the stream ends first, with the
+    /// number of received bytes in the message. These bytes stay, and [`recv`](Self::recv) returns
+    /// them.
     pub async fn recv_exact(&mut self, n: usize) -> io::Result<Lease> {
         poll_fn(|cx| self.poll_recv_exact(cx, n)).await
     }
@@ -248,19 +249,19 @@ impl TcpStream {
     }
 
     /// Queues a chunk, which is a [`Lease`](crate::Lease) or any owned bytes, and sends all of it.
-    /// The chunks of a turn are sent in one operation. They are not copied, except where a copy
-    /// costs less: chunks of up to 1 KiB behind two others, and chunks of up to 8 KiB while the
+    /// The chunks of a turn are sent together. They are not copied, unless a copy costs less: for
+    /// chunks of up to 1 KiB behind at least two others, and for chunks of up to 8 KiB while the
     /// peer makes no room.
     ///
     /// Resolves once the queue is within the runtime's [send
-    /// bound](crate::Builder::send_bound). The first poll queues the chunk, which is then sent
-    /// in order even if the future is dropped. There is one exception: if an earlier, dropped
-    /// `send` still fills the queue, the chunk waits, and dropping the future sends nothing.
+    /// bound](crate::Builder::send_bound). The first poll usually queues the chunk, which is then
+    /// sent even if the future is dropped. If the queue is full, or the task has used up its
+    /// budget, the chunk is not queued yet. Dropping the future then sends nothing.
     ///
     /// # Errors
-    /// The errors of earlier sends, because this chunk has not been sent yet: `BrokenPipe`,
-    /// `ConnectionReset` and others. [`drain`](Self::drain) reports all of them. `BrokenPipe`
-    /// after [`shutdown`](Self::shutdown).
+    /// The error of an earlier send (`BrokenPipe`, `ConnectionReset` and others), because this
+    /// chunk has not been sent yet. To see the error of this send, call [`drain`](Self::drain).
+    /// `BrokenPipe` after [`shutdown`](Self::shutdown).
     #[inline]
     pub fn send(&mut self, chunk: impl IntoChunk) -> SendFuture<'_> {
         self.handle.send(chunk.into())
@@ -287,8 +288,8 @@ impl TcpStream {
         self.handle.send_all(chunks.into_iter().map(Into::into)).await
     }
 
-    /// Waits until [`try_write`](Self::try_write) would accept bytes, which means until the
-    /// queue is below the send bound, even if the kernel has no space.
+    /// Waits until [`try_write`](Self::try_write) would accept bytes. This means that the queue is
+    /// below the send bound, even if the kernel has no space.
     ///
     /// Cancel-safe. Only one task at a time may wait.
     ///
@@ -307,9 +308,9 @@ impl TcpStream {
     }
 
     /// Sends or queues as many bytes as the kernel takes now and the send bound allows, and
-    /// returns their number. Pending while that is zero. Large writes go to the kernel at once
-    /// if nothing of the stream is in flight. Smaller ones are copied and sent at the end of
-    /// the turn, in order with the chunks of [`send`](Self::send).
+    /// returns their number. Pending while no byte can be accepted. Large writes usually go to
+    /// the kernel at once, if nothing of the stream is in flight. Other bytes are copied and sent
+    /// at the end of the turn, after the chunks that [`send`](Self::send) has queued.
     ///
     /// # Errors
     /// The errors of [`send`](Self::send).
@@ -360,9 +361,9 @@ impl TcpStream {
         self.handle.write_all(bytes).await
     }
 
-    /// Reports the error of an earlier send, if there was one. It never waits: queued bytes are
-    /// sent at the end of the turn without further calls. To wait until the kernel has taken
-    /// them, use [`drain`](Self::drain).
+    /// Reports the error of an earlier send, if there was one. It does not wait for queued bytes,
+    /// which are sent at the end of the turn without further calls. To wait until the kernel has
+    /// taken them, use [`drain`](Self::drain).
     ///
     /// # Errors
     /// The error of a send, which every later call also returns.
@@ -370,7 +371,7 @@ impl TcpStream {
         poll_fn(|cx| self.poll_flush(cx)).await
     }
 
-    /// Polls like [`flush`](Self::flush). It is always ready.
+    /// Polls like [`flush`](Self::flush). Pending only if the task has used up its budget.
     ///
     /// # Errors
     /// The errors of [`flush`](Self::flush).
@@ -378,12 +379,12 @@ impl TcpStream {
         self.handle.poll_flush(cx)
     }
 
-    /// Sends the queued bytes now, by a system call of its own, instead of at the end of the turn.
-    /// Bytes for which the socket has no space, or that follow an earlier send in flight, leave
-    /// later as usual. Never waits.
+    /// Sends the queued bytes now, by a separate system call, instead of at the end of the turn.
+    /// Bytes stay queued if the socket has no space for them or an earlier send is in flight. Never
+    /// waits.
     ///
-    /// Use it for a reply that must not wait for the other tasks of the turn, 200 µs at most.
-    /// Otherwise it wastes CPU time, because all sends of a turn share a call.
+    /// Use it for a reply that must not wait for the other tasks of the turn. Otherwise it wastes
+    /// CPU time, because all sends of a turn share one system call.
     ///
     /// ```
     /// use annulus::net::UnixStream;
@@ -420,8 +421,8 @@ impl TcpStream {
     }
 
     /// Closes the sending direction once everything has been sent: the peer sees the end of the
-    /// stream. Receiving continues. Cancel-safe: once polled, it happens even if the future is
-    /// dropped.
+    /// stream. Receiving continues. Cancel-safe: a shutdown that has begun completes even if the
+    /// future is dropped.
     ///
     /// # Errors
     /// The error of a send.
@@ -437,7 +438,7 @@ impl TcpStream {
         self.handle.poll_shutdown(cx)
     }
 
-    /// Returns the number of sent bytes that the peer's system has not received: those that are
+    /// Returns the number of sent bytes that the peer's system has not acknowledged: those that are
     /// still queued, and those in the kernel's send buffer. While the peer reads slowly, only
     /// this number shows that sending makes progress.
     ///
@@ -462,8 +463,8 @@ impl TcpStream {
         self.handle.abort();
     }
 
-    /// Splits the stream into its two directions, for two tasks. It closes when both halves are
-    /// dropped; dropping the sending half alone closes the sending direction.
+    /// Splits the stream into a receiving and a sending half, for two tasks. The stream closes when
+    /// both halves have been dropped. Dropping the sending half alone closes the sending direction.
     pub fn split(self) -> (RecvHalf, SendHalf) {
         let handle = Rc::new(self.handle);
         (RecvHalf::new(handle.clone(), self.unread), SendHalf::new(handle))
@@ -472,15 +473,15 @@ impl TcpStream {
     /// Rejoins the two halves of a stream.
     ///
     /// # Errors
-    /// If they are halves of different streams or of a stream of another type, or if the
-    /// runtime has ended. The error contains both halves.
+    /// If the halves belong to different streams or to a Unix stream, or if the runtime has ended.
+    /// The error contains both halves.
     pub fn reunite(receiving: RecvHalf, sending: SendHalf) -> Result<Self, ReuniteError> {
         let (handle, unread) = reunite(receiving, sending, Self::FAMILY)?;
         Ok(Self { handle, unread })
     }
 
-    /// Detaches the connection from this runtime as a non-blocking stream of the standard
-    /// library, like [`into_parts`](Self::into_parts) if no bytes have been received ahead.
+    /// Like [`into_parts`](Self::into_parts), but returns a non-blocking stream of the standard
+    /// library.
     ///
     /// # Errors
     /// The errors of [`into_parts`](Self::into_parts), and `InvalidData` if bytes have been
@@ -490,10 +491,10 @@ impl TcpStream {
     }
 
     /// Detaches the connection from this runtime, to move it to another thread or to code
-    /// outside this crate. Waits until the kernel has taken the sent bytes and no longer uses
-    /// the stream's memory, and ends the receive in flight. Bytes that it received are part of
-    /// the result, and no longer in the socket. If the future is dropped, the connection closes
-    /// like a dropped stream.
+    /// outside this crate. Waits until the kernel has taken the queued bytes and no longer uses
+    /// the stream's memory, and cancels the receive in flight. Bytes that were received but not
+    /// taken are in [`Parts::received`]. If the future is dropped, the connection closes like a
+    /// dropped stream.
     ///
     /// The socket is blocking, as a child process expects of its standard streams.
     ///
@@ -506,7 +507,7 @@ impl TcpStream {
         Parts::release(handle, unread).await
     }
 
-    /// Takes over a connection from another runtime, with the bytes received there.
+    /// Takes over a connection that belongs to no runtime, with its received bytes.
     ///
     /// # Errors
     /// Outside a runtime, or on a simulated kernel; `InvalidInput` for 2 GiB of received bytes
@@ -539,13 +540,12 @@ impl TcpStream {
     /// Turns probing of the idle connection on or off (`SO_KEEPALIVE`). Off by default.
     ///
     /// # Errors
-    /// `InvalidInput` for a value that Linux does not support; if the connection is closed; or if
-    /// the runtime has ended.
+    /// `InvalidInput` for a value that Linux does not support; or if the runtime has ended.
     pub fn set_keepalive(&self, keepalive: Option<KeepAlive>) -> io::Result<()> {
         self.handle.set_keepalive(keepalive)
     }
 
-    /// Returns when the idle connection is probed, or `None` if it is not probed.
+    /// Returns the settings for probing the idle connection, or `None` if it is not probed.
     ///
     /// # Errors
     /// If the runtime has ended.
@@ -556,8 +556,8 @@ impl TcpStream {
     /// Sets what happens on close to bytes that the kernel has and the peer has not received
     /// (`SO_LINGER`). With `None`, the default, the kernel continues to send them. With
     /// `Some(Duration::ZERO)`, it discards them and resets the connection; [`abort`](Self::abort)
-    /// does that at once. [`Builder::linger`](crate::Builder::linger) applies to bytes that the
-    /// kernel does not have yet.
+    /// does that at once. For bytes that are still queued in the runtime, see
+    /// [`Builder::linger`](crate::Builder::linger).
     ///
     /// # Errors
     /// `InvalidInput` for any other time, because the close would block the thread that long. To
@@ -598,8 +598,9 @@ impl fmt::Debug for TcpStream {
     }
 }
 
-/// When an idle TCP connection is probed, to detect a peer that has silently disappeared. The
-/// connection then fails with `TimedOut` or with the error that a router on the way reported.
+/// When an idle TCP connection is probed, to detect a peer that has silently disappeared. If no
+/// probe is answered, the connection fails with `TimedOut` or with the error that a router on the
+/// way reported.
 ///
 /// Times are rounded up to whole seconds. The defaults are the same as on Linux: 2 hours, 75
 /// seconds, 9 probes.

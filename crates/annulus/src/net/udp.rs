@@ -31,10 +31,10 @@ use std::{fmt, io};
 /// a bounded number of datagrams that no task has taken. The kernel queues the rest. When its queue
 /// is full, it drops datagrams and counts them: see [`dropped`](Self::dropped).
 ///
-/// A send is ready once the datagram is queued. The datagram leaves at the end of the turn, in
-/// order, in one system call with everything else. If it fails then, the next send to the same
-/// address returns the error, or [`drain`](Self::drain) does. The socket remains usable after any
-/// error.
+/// A send is ready once the datagram is queued. The datagram leaves at the end of the turn, in the
+/// system call that submits everything else of the turn. If the kernel refuses the datagram, the
+/// next send to the same address returns the error, or [`drain`](Self::drain) does. The socket
+/// remains usable after any error.
 ///
 /// ```
 /// use annulus::net::UdpSocket;
@@ -69,7 +69,7 @@ impl UdpSocket {
         &self.handle
     }
 
-    /// Takes over a socket from elsewhere, which may have a peer.
+    /// Takes over a socket that other code has created and perhaps connected.
     pub(super) fn adopt(core: &Rc<Core>, socket: NewFd, is_v4: bool) -> io::Result<Self> {
         let format = if is_v4 { MessageFormat::INET } else { MessageFormat::INET6 };
         let peer = socket.with_fd(|kernel, fd| kernel.peer_address(fd)?.to_inet());
@@ -86,10 +86,10 @@ impl UdpSocket {
         Self { handle, peer_is_v4: Cell::new(true) }
     }
 
-    /// Sets the peer: [`send`](Self::send) goes to it, and only its datagrams are received. The
-    /// peer may be changed later. A host name is looked up on another thread, as in
-    /// [`lookup_host`](super::lookup_host); a numeric address is set by the first poll. If the
-    /// future is dropped before it is ready, the peer is unchanged.
+    /// Sets the peer: [`send`](Self::send) sends to it, and only its datagrams are received. The
+    /// peer may be changed later. Looking up a host name does not block the loop: see
+    /// [`lookup_host`](super::lookup_host). If the future is dropped before it is ready, the peer
+    /// is unchanged.
     ///
     /// # Errors
     /// `NetworkUnreachable`, …, with the address in the message; or the errors of
@@ -139,7 +139,7 @@ impl UdpSocket {
         Datagram::new(self.handle.recv(|handle, wait, cx| handle.poll_recv(false, wait, cx)).await?)
     }
 
-    /// Polls like [`recv_from`](Self::recv_from). Every task that polled is woken.
+    /// Polls like [`recv_from`](Self::recv_from). A datagram wakes every task that polled.
     ///
     /// # Errors
     /// The errors of [`recv_from`](Self::recv_from).
@@ -148,7 +148,7 @@ impl UdpSocket {
         self.handle.poll_recv_from(Wait::Polling, cx)
     }
 
-    /// Polls like [`recv_datagram`](Self::recv_datagram). Every task that polled is woken.
+    /// Polls like [`recv_datagram`](Self::recv_datagram). A datagram wakes every task that polled.
     ///
     /// # Errors
     /// The errors of [`recv_datagram`](Self::recv_datagram).
@@ -168,7 +168,8 @@ impl UdpSocket {
     }
 
     /// Like [`recv_from`](Self::recv_from), but does not wait: returns a datagram that the loop
-    /// received in an earlier turn. The first call only starts receiving, so it returns nothing.
+    /// received in an earlier turn. A call that finds none starts receiving, so the first call
+    /// usually returns `WouldBlock`.
     ///
     /// # Errors
     /// `WouldBlock` if nothing has been received yet; otherwise the errors of
@@ -177,12 +178,11 @@ impl UdpSocket {
         self.handle.try_recv()?.into_inet()
     }
 
-    /// Sends a lease or any owned bytes as a datagram. The future is ready once the datagram is
-    /// queued within the runtime's send bound. The datagram leaves at the end of the turn and is
-    /// not copied.
+    /// Sends a lease or any owned bytes as a datagram, without a copy. The future is ready once the
+    /// datagram is queued, and waits while the queue exceeds the runtime's
+    /// [send bound](crate::Builder::send_bound). A queued datagram leaves at the end of the turn.
     ///
-    /// If the future is dropped before it is ready, nothing is sent. Once it is ready, the datagram
-    /// is sent in order.
+    /// If the future is dropped before it is ready, nothing is sent.
     ///
     /// # Errors
     /// `InvalidInput` for more bytes than a datagram can hold, with the limit in the message. The
@@ -227,9 +227,9 @@ impl UdpSocket {
         self.handle.send(chunk.into(), how.meta(self.peer_is_v4.get()))
     }
 
-    /// Sends a datagram of borrowed bytes without waiting. A small one is copied and leaves at the
-    /// end of the turn. A payload of 4 KiB or more, segmented or not, goes to the kernel at once
-    /// without a copy if nothing is queued and the socket has no peer.
+    /// Sends a datagram of borrowed bytes without waiting. The bytes are copied and leave at the
+    /// end of the turn. If the socket has no peer and nothing is queued, a payload of 4 KiB or more
+    /// usually goes to the kernel at once, without a copy.
     ///
     /// # Errors
     /// `WouldBlock` if too much is queued: see [`poll_send_ready`](Self::poll_send_ready).
@@ -247,7 +247,7 @@ impl UdpSocket {
         poll_fn(|cx| self.poll_send_ready(cx)).await
     }
 
-    /// Polls like [`writable`](Self::writable). Every task that polled is woken.
+    /// Polls like [`writable`](Self::writable). Space in the queue wakes every task that polled.
     ///
     /// # Errors
     /// If the loop of its runtime is not running.
@@ -258,13 +258,13 @@ impl UdpSocket {
     /// Waits until the kernel has accepted or refused every datagram. Cancel-safe.
     ///
     /// # Errors
-    /// The reason a datagram was not sent, with its length and address and the number of other
-    /// datagrams that were not sent. Each failure is reported once; all other datagrams were sent.
+    /// The reason why the last failed datagram was not sent, with its length, its address and the
+    /// number of other failed datagrams. Each failure is reported once.
     pub async fn drain(&self) -> io::Result<()> {
         self.handle.drain().await
     }
 
-    /// Polls like [`drain`](Self::drain). Every task that polled is woken.
+    /// Polls like [`drain`](Self::drain). The end of the drain wakes every task that polled.
     ///
     /// # Errors
     /// The errors of [`drain`](Self::drain).
@@ -277,7 +277,7 @@ impl UdpSocket {
     /// each datagram (`SO_RXQ_OVFL`), so receives do not pay for it.
     ///
     /// # Errors
-    /// If the runtime has ended, or before Linux 4.12.
+    /// If the runtime has ended, or on Linux before 4.12.
     pub fn dropped(&self) -> io::Result<u64> {
         self.handle.dropped()
     }
@@ -304,7 +304,7 @@ impl UdpSocket {
     options!(methods: buffer ip broadcast multicast error device);
     options!(getters: bind share);
 
-    /// Sets whether received datagrams report their service class and congestion notification:
+    /// Sets whether received datagrams report their service class and congestion notification, in
     /// [`Datagram::tos`].
     ///
     /// # Errors
@@ -313,8 +313,8 @@ impl UdpSocket {
         self.handle.set_ip(SocketOption::RecvTos, on.into())
     }
 
-    /// Sets whether received datagrams report the local address and interface at which they
-    /// arrived: [`Datagram::local`].
+    /// Sets whether received datagrams report the local address and the interface at which they
+    /// arrived, in [`Datagram::local`] and [`Datagram::interface`].
     ///
     /// # Errors
     /// If the system refuses the change, or if the runtime has ended.
@@ -322,7 +322,7 @@ impl UdpSocket {
         self.handle.set_ip(SocketOption::PacketInfo, on.into())
     }
 
-    /// Sets whether received datagrams report when the kernel received them:
+    /// Sets whether received datagrams report when the kernel received them, in
     /// [`Datagram::timestamp`].
     ///
     /// # Errors
@@ -332,8 +332,9 @@ impl UdpSocket {
     }
 
     /// Sets whether the kernel may coalesce datagrams of one flow (`UDP_GRO`, since Linux 5.0),
-    /// which takes less CPU time. [`recv_from`](Self::recv_from) still returns them one by one; see
-    /// [`Datagram::segment_size`].
+    /// which takes less CPU time. [`recv_from`](Self::recv_from) still returns the datagrams one by
+    /// one. [`recv_datagram`](Self::recv_datagram) returns them together, with a
+    /// [`segment_size`](Datagram::segment_size).
     ///
     /// # Errors
     /// If the system refuses the change, or if the runtime has ended.
@@ -341,8 +342,8 @@ impl UdpSocket {
         self.handle.set(SocketOption::Coalesce, on.into())
     }
 
-    /// Sets whether fragmenting datagrams is forbidden, which path MTU discovery requires.
-    /// Datagrams larger than the interface allows are then refused.
+    /// Sets whether sent datagrams must not be fragmented, as path MTU discovery requires. If on,
+    /// datagrams larger than the MTU of the interface are refused.
     ///
     /// # Errors
     /// If the system refuses the change, or if the runtime has ended.
@@ -359,7 +360,7 @@ impl UdpSocket {
         self.handle.set_multicast(Multicast::V4 { joins: true, group, interface })
     }
 
-    /// Leaves a multicast group.
+    /// Leaves a multicast group that was joined with the same interface address.
     ///
     /// # Errors
     /// If the system refuses the change, or if the runtime has ended.
@@ -376,7 +377,7 @@ impl UdpSocket {
         self.handle.set_multicast(Multicast::V6 { joins: true, group, interface })
     }
 
-    /// Leaves a multicast group.
+    /// Leaves a multicast group that was joined with the same interface index.
     ///
     /// # Errors
     /// If the system refuses the change, or if the runtime has ended.
@@ -443,17 +444,17 @@ impl UdpOptions {
 
     options!(setters: buffer ip bind share broadcast device);
 
-    /// Allows datagrams to overtake each other, so that one that finds no space does not delay the
-    /// others. Off by default.
+    /// Allows datagrams to overtake each other, so that a datagram for which there is no space does
+    /// not delay the others. Off by default.
     pub fn unordered(mut self, on: bool) -> Self {
         self.settings.unordered = on;
         self
     }
 
-    /// Sets the largest datagram that is received whole, at most 65,535 bytes. The default is the
-    /// largest that UDP allows. If it does not fit the buffers of
-    /// [`Builder::datagram_buffers`](crate::Builder::datagram_buffers), datagrams are received one
-    /// at a time, into heap memory.
+    /// Sets the size of the largest datagram that is received whole, at most 65,535 bytes. By
+    /// default, it is what fits a buffer of
+    /// [`Builder::datagram_buffers`](crate::Builder::datagram_buffers). If a larger size is set,
+    /// datagrams are received one at a time, into heap memory.
     pub fn max_datagram(mut self, bytes: usize) -> Self {
         self.settings.max_datagram = Some(bytes);
         self

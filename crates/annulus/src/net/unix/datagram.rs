@@ -39,7 +39,7 @@ use std::task::{Context, Poll};
 /// let UnixMessage { bytes, credentials, mut descriptors, .. } = child.recv_message().await?;
 /// assert_eq!(&*bytes, b"your output");
 /// assert_eq!(credentials.unwrap().pid, std::process::id());
-/// drop(descriptors.pop()); // The last writer: the reader finds the end.
+/// drop(descriptors.pop()); // Closes the last writer, so that the reader sees the end.
 /// assert_eq!(reader.read(&mut [0])?, 0);
 /// # std::io::Result::Ok(())
 /// # }).unwrap();
@@ -86,9 +86,9 @@ impl UnixMessage {
     }
 }
 
-/// A Unix datagram socket. It works like [`UdpSocket`](crate::net::UdpSocket), but datagrams are
-/// neither lost nor reordered: if a receiver is slow, sends wait. When the socket is dropped, its
-/// path is removed.
+/// A Unix datagram socket. It works like [`UdpSocket`](crate::net::UdpSocket), but by default
+/// datagrams are neither lost nor reordered: if a receiver is slow, sends wait. When the socket is
+/// dropped, its path is removed.
 ///
 /// ```
 /// use annulus::net::UnixDatagram;
@@ -115,16 +115,17 @@ impl UnixDatagram {
     /// ended is taken over.
     ///
     /// # Errors
-    /// `AddrInUse` if another socket receives there or the path is not a socket, after retrying for
-    /// a tenth of a second as a [`TcpListener`](crate::net::ListenOptions::bind) does.
-    /// `InvalidInput` for more than 107 bytes. `NotFound`, `PermissionDenied`, …, with the path in
-    /// the message. Outside a runtime.
+    /// `AddrInUse` if another socket receives at the path, or the path is not a socket. Before
+    /// that, it retries for a tenth of a second, like
+    /// [`ListenOptions::bind`](crate::net::ListenOptions::bind). `InvalidInput` for more than 107
+    /// bytes; `NotFound`, `PermissionDenied`, …, with the path in the message; or outside a
+    /// runtime.
     pub fn bind(path: impl AsRef<Path>) -> io::Result<Self> {
         UnixOptions::new().bind(path)
     }
 
-    /// Opens a socket at an address, which may be an abstract name. A socket at an unnamed address
-    /// can only send.
+    /// Opens a socket at an address, which may be an abstract name. For an unnamed address, see
+    /// [`unbound`](Self::unbound).
     ///
     /// # Errors
     /// The errors of [`bind`](Self::bind).
@@ -132,8 +133,7 @@ impl UnixDatagram {
         UnixOptions::new().bind_addr(address)
     }
 
-    /// Opens a socket without an address. It can send, and it can receive from the peer that it is
-    /// connected to.
+    /// Opens a socket without an address. It can send, but other sockets cannot send to it.
     ///
     /// # Errors
     /// If no descriptor is left, or outside a runtime.
@@ -153,8 +153,8 @@ impl UnixDatagram {
         &self.handle
     }
 
-    /// Takes over a socket from elsewhere, which may have a peer. Dropping it does not remove its
-    /// path.
+    /// Takes over a socket that other code has created and perhaps connected. Dropping it does not
+    /// remove its path.
     pub(in super::super) fn adopt(core: &Rc<Core>, socket: NewFd) -> io::Result<Self> {
         let has_peer = socket.with_fd(|kernel, fd| kernel.peer_address(fd)).is_ok();
         let handle =
@@ -227,7 +227,7 @@ impl UnixDatagram {
         )
     }
 
-    /// Polls like [`recv_message`](Self::recv_message). Every task that polled is woken.
+    /// Polls like [`recv_message`](Self::recv_message). A datagram wakes every task that polled.
     ///
     /// # Errors
     /// The errors of [`recv_message`](Self::recv_message).
@@ -246,7 +246,8 @@ impl UnixDatagram {
     }
 
     /// Like [`recv_from`](Self::recv_from), but does not wait: returns a datagram that the loop
-    /// received in an earlier turn. The first call only starts receiving, so it returns nothing.
+    /// received in an earlier turn. A call that finds none starts receiving, so the first call
+    /// usually returns `WouldBlock`.
     ///
     /// # Errors
     /// `WouldBlock` if nothing has been received yet; otherwise the errors of
@@ -255,9 +256,9 @@ impl UnixDatagram {
         bytes_and_source(self.handle.try_recv()?)
     }
 
-    /// Sends a datagram to a path. The future is ready once the datagram is queued within the
-    /// runtime's [send bound](crate::Builder::send_bound). If the future is dropped before it is
-    /// ready, nothing is sent.
+    /// Sends a datagram to a path. The future is ready once the datagram is queued, and waits while
+    /// the queue exceeds the runtime's [send bound](crate::Builder::send_bound). If the future is
+    /// dropped before it is ready, nothing is sent.
     ///
     /// # Errors
     /// The error of an earlier datagram to the same path (`NotFound`, `ConnectionRefused`, …), in
@@ -329,13 +330,13 @@ impl UnixDatagram {
     /// Waits until the kernel has accepted or refused every datagram. Cancel-safe.
     ///
     /// # Errors
-    /// The reason a datagram was not sent, with its length and path and the number of other
-    /// datagrams that were not sent. Each failure is reported once; all other datagrams were sent.
+    /// The reason why the last failed datagram was not sent, with its length, its path and the
+    /// number of other failed datagrams. Each failure is reported once.
     pub async fn drain(&self) -> io::Result<()> {
         self.handle.drain().await
     }
 
-    /// Polls like [`drain`](Self::drain). Every task that polled is woken.
+    /// Polls like [`drain`](Self::drain). The end of the drain wakes every task that polled.
     ///
     /// # Errors
     /// The errors of [`drain`](Self::drain).
@@ -362,10 +363,8 @@ impl UnixDatagram {
     }
 }
 
-/// Returns the payload and the sender of a datagram.
-///
 /// # Errors
-/// `InvalidData` if it was truncated.
+/// `InvalidData` if the datagram was truncated.
 fn bytes_and_source(message: ReceivedMessage) -> io::Result<(Lease, SocketAddr)> {
     message.check_whole()?;
     let source = message.source().to_std_unix()?;

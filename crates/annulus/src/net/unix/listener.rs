@@ -16,7 +16,7 @@ use std::task::{Context, Poll, ready};
 /// A listening Unix socket. Dropping it removes its path, stops listening and closes connections
 /// that `accept` has not returned.
 ///
-/// Most peers have no address. To identify one, use [`UnixStream::peer_cred`].
+/// Most peers have no address. To identify a peer, use [`UnixStream::peer_cred`].
 ///
 /// ```
 /// use annulus::net::{UnixListener, UnixStream};
@@ -45,10 +45,11 @@ impl UnixListener {
     /// A path that begins with a zero byte, such as `"\0name"`, is an abstract name.
     ///
     /// # Errors
-    /// `AddrInUse` if another server is listening or starting there or the path is not a socket,
-    /// after retrying for a tenth of a second as a [`TcpListener`](crate::net::ListenOptions::bind)
-    /// does; `InvalidInput` for more than 107 bytes; `NotFound`, `PermissionDenied`, …, with the
-    /// path in the message; or outside a runtime.
+    /// `AddrInUse` if another server is listening or starting at the path, or the path is not a
+    /// socket. Before that, it retries for a tenth of a second, like
+    /// [`ListenOptions::bind`](crate::net::ListenOptions::bind). `InvalidInput` for more than 107
+    /// bytes; `NotFound`, `PermissionDenied`, …, with the path in the message; or outside a
+    /// runtime.
     pub fn bind(path: impl AsRef<Path>) -> io::Result<Self> {
         UnixOptions::new().listen(path)
     }
@@ -65,7 +66,8 @@ impl UnixListener {
         &self.handle
     }
 
-    /// Takes over a socket from elsewhere. Dropping it does not remove its path.
+    /// Takes over a socket that other code has bound. Dropping the listener does not remove the
+    /// socket's path.
     pub(in super::super) fn from_elsewhere(core: &Rc<Core>, socket: NewFd) -> io::Result<Self> {
         Ok(Self::new(ListenerHandle::new(core, socket, None)?, None, false))
     }
@@ -87,7 +89,7 @@ impl UnixListener {
         }
     }
 
-    /// Polls like [`accept`](Self::accept). Every task that polled is woken.
+    /// Polls like [`accept`](Self::accept). A connection wakes every task that polled.
     ///
     /// # Errors
     /// The errors of [`accept`](Self::accept).

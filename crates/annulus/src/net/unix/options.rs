@@ -68,8 +68,8 @@ impl UnixOptions {
         Self::default()
     }
 
-    /// Sets how many completed connections the kernel keeps until they are accepted. It is
-    /// capped at `net.core.somaxconn`. The default is 4,096.
+    /// Sets how many completed connections the kernel keeps until they are accepted. The kernel
+    /// limits the number to `net.core.somaxconn`. The default is 4,096.
     pub fn backlog(mut self, connections: u32) -> Self {
         self.listen.backlog = connections;
         self
@@ -110,16 +110,18 @@ impl UnixOptions {
     /// connected to it. If more is queued than the runtime's [send
     /// bound](crate::Builder::send_bound), the datagrams that have waited longest for room are
     /// dropped, and the next send to the same peer fails with `WouldBlock`. The kernel counts
-    /// unread datagrams against [`send_buffer`](Self::send_buffer): make that large enough for the
-    /// datagrams that such peers hold (`net.unix.max_dgram_qlen` each).
+    /// unread datagrams against [`send_buffer`](Self::send_buffer). Make it large enough for the
+    /// datagrams in the queues of all peers that do not read (`net.unix.max_dgram_qlen` per peer).
     pub fn unordered(mut self, on: bool) -> Self {
         self.datagram.unordered = on;
         self
     }
 
-    /// Sets the largest datagram that is received whole: about 66 KiB by default, at most 64 MiB.
-    /// Opening the socket fails for larger values. Above the default, each receive allocates this
-    /// much heap memory.
+    /// Sets the size of the largest datagram that is received whole, at most 64 MiB. Opening the
+    /// socket fails for larger values. By default, it is what fits a buffer of
+    /// [`Builder::datagram_buffers`](crate::Builder::datagram_buffers), which is more than 66 KiB
+    /// unless that is changed. If a larger size is set, each receive allocates that much heap
+    /// memory.
     pub fn max_datagram(mut self, bytes: usize) -> Self {
         self.datagram.max_datagram = Some(bytes);
         self
@@ -171,7 +173,8 @@ impl UnixOptions {
     }
 
     async fn connect_at(&self, address: Address) -> io::Result<UnixStream> {
-        // A connect may fail at once every time, so a retry loop must use budget.
+        // A connect may fail without waiting. Without this use of budget, a task that retries in a
+        // loop would starve other tasks.
         consume_budget().await;
         let core = current::get()?;
         let socket = self.socket(&core, SocketType::Stream)?;
@@ -180,8 +183,8 @@ impl UnixOptions {
             None => false,
         };
         let mut pause = FIRST_RETRY;
-        // A Unix connect completes at once unless the backlog is full. No event reports that it has
-        // room again, so retry by timer.
+        // A Unix connect completes at once unless the backlog is full. No event reports that the
+        // backlog has room again, so retry by timer.
         while let Err(error) = connect_once(&core, &socket, &address, may_hang).await {
             if error.kind() != io::ErrorKind::WouldBlock {
                 return Err(failed(error, Operation::Connect, address));
@@ -210,8 +213,8 @@ impl UnixOptions {
         self.bind_at(Address::from_unix_path(path.as_ref())?)
     }
 
-    /// Opens a datagram socket at an address, which may be an abstract name. A socket at an unnamed
-    /// address can only send.
+    /// Opens a datagram socket at an address, which may be an abstract name. For an unnamed
+    /// address, see [`unbound`](Self::unbound).
     ///
     /// # Errors
     /// The errors of [`UnixDatagram::bind`].
@@ -304,7 +307,7 @@ impl UnixOptions {
     }
 }
 
-/// Connects on the loop, or on a thread if the path may be on a file system that hangs.
+/// Connects on the loop, or on another thread if the path may be on a file system that hangs.
 async fn connect_once(
     core: &Rc<Core>,
     socket: &NewFd,
@@ -314,7 +317,7 @@ async fn connect_once(
     if !may_hang {
         return core.kernel.connect(socket.fd(), address);
     }
-    // The thread may outlive this socket, so it gets a duplicate.
+    // The other thread may outlive this socket, so it gets a duplicate.
     let (shared, address) = (core.kernel.duplicate(socket.fd())?, *address);
     let connect = move || Linux::connect_borrowed(shared.as_fd(), &address);
     offload(core, connect).await?.unwrap_or_else(|panic| resume_unwind(panic))

@@ -1,5 +1,5 @@
-//! The path that a Unix socket is bound to. Binding replaces a path that a dead server left;
-//! dropping removes the path.
+//! The path that a Unix socket is bound to. Binding replaces a path that a dead server left.
+//! Dropping a [`BoundPath`] removes its path.
 
 use super::super::socket::NewFd;
 use crate::errors::with_text;
@@ -23,22 +23,24 @@ pub(super) struct BoundPath {
 
 /// Where the socket was bound.
 enum BoundPlace {
-    /// In a directory that stays open, because the working directory may change. `inode` is the
-    /// socket's. No other file can get the same number while the socket is open.
+    /// A path in a directory that stays open, because the working directory may change. `inode` is
+    /// the device and inode of the socket's file. No other file can have both while the socket is
+    /// open.
     Held { path: HeldPath, inode: (u64, u64) },
-    /// On a simulated kernel, which has no directories.
+    /// A path on a simulated kernel, which has no directories.
     Simulated(Address),
-    /// The path was replaced, or led elsewhere, while the socket was being bound.
+    /// The path was replaced while the socket was being bound, or led to another directory. It is
+    /// not removed.
     Lost,
 }
 
 impl BoundPath {
-    /// Binds a socket, then calls `make_ready`, which makes it listen. Replaces a path that a dead
-    /// server left, but not the path of a server that is listening or starting. Returns `None` for
-    /// an abstract name.
+    /// Binds a socket, then calls `make_ready`, in which a listener starts to listen. Replaces a
+    /// path that a dead server left, but not the path of a server that is listening or starting.
+    /// Returns `None` for an abstract name.
     ///
     /// # Errors
-    /// `AddrInUse` if a server is listening or starting there or the path is not a socket;
+    /// `AddrInUse` if a server is listening or starting at the path, or the path is not a socket;
     /// `NotFound`, `PermissionDenied`, …; and the errors of `make_ready`.
     pub(super) fn bind(
         core: &Rc<Core>,
@@ -74,7 +76,8 @@ impl BoundPlace {
     /// Returns the place of a socket that was just bound.
     fn of_bound(core: &Core, address: &Address, held: Option<HeldPath>) -> Self {
         let Some(path) = real_path(core, address) else { return Self::Simulated(*address) };
-        // Another thread may change the working directory between the two calls.
+        // If another thread has changed the working directory since `HeldPath::open`, the socket
+        // may be in a different directory.
         match (held, file::identity(path)) {
             (Some(path), Ok(inode)) if path.identity() == Ok(inode) => Self::Held { path, inode },
             _ => Self::Lost,
@@ -101,9 +104,9 @@ impl Drop for BoundPath {
 }
 
 /// Mutual exclusion of servers that start at the same path. Between bind and listen, a server looks
-/// dead, so another server could replace its path.
+/// dead, and without this lock another server could replace its path.
 enum StartLock {
-    /// Held until this is dropped.
+    /// Dropping the socket releases the lock.
     Held(#[expect(dead_code, reason = "held for its name")] NewFd),
     Busy,
     /// No lock name could be derived from the path, or the name could not be bound.
@@ -111,8 +114,8 @@ enum StartLock {
 }
 
 impl StartLock {
-    /// Binds an abstract name derived from the path. At most one socket has that name, and the
-    /// kernel frees it when the process ends.
+    /// Binds an abstract name derived from the path. Only one socket can have the name, and the
+    /// kernel frees the name when the process ends.
     fn take(core: &Core, address: &Address) -> Self {
         let Some(name) = real_path(core, address).and_then(name_of_start) else {
             return Self::Unknown;
@@ -133,8 +136,8 @@ impl StartLock {
     }
 }
 
-/// Returns the abstract name for a path, however the path is spelled: the directory's device and
-/// inode, and as much of the file name as fits.
+/// Returns an abstract name that is the same for all spellings of a path. It has the directory's
+/// device and inode, and as much of the file name as fits.
 fn name_of_start(path: &Path) -> Option<Address> {
     // With the dot, a link to a directory resolves to that directory, and an empty parent to the
     // current directory.
@@ -149,8 +152,8 @@ fn is_path(address: &Address) -> bool {
     matches!(address.to_unix(), Ok(UnixName::Path(_)))
 }
 
-/// Returns true if a connection is refused, so no server is listening. After any other outcome, one
-/// may be.
+/// Returns true if a connection is refused, because no server is listening. Any other outcome may
+/// mean that there is a server.
 fn is_dead(core: &Core, kind: SocketType, address: &Address) -> bool {
     let probe = NewFd::new(&core.kernel, Domain::Unix, kind)
         .and_then(|probe| core.kernel.connect(probe.fd(), address));

@@ -1,4 +1,4 @@
-//! A Unix stream.
+//! Unix streams.
 #![allow(unsafe_code)]
 
 use super::super::option_methods::*;
@@ -106,7 +106,7 @@ impl UnixStream {
     }
 
     /// Waits until [`try_recv`](Self::try_recv) and [`try_read`](Self::try_read) find bytes, the
-    /// end of the stream or its error. See
+    /// end of the stream or an error. See
     /// [`TcpStream::readable`](crate::net::TcpStream::readable).
     ///
     /// # Errors
@@ -124,8 +124,8 @@ impl UnixStream {
         self.unread.try_read(&self.handle, memory)
     }
 
-    /// Shows the next bytes, at least one, where the kernel has put them, or none at the end of the
-    /// stream. See [`TcpStream::fill_buf`](crate::net::TcpStream::fill_buf).
+    /// Shows the next bytes, at least one, without a copy, or none at the end of the stream. See
+    /// [`TcpStream::fill_buf`](crate::net::TcpStream::fill_buf).
     ///
     /// # Errors
     /// The errors of [`TcpStream::fill_buf`](crate::net::TcpStream::fill_buf).
@@ -144,7 +144,7 @@ impl UnixStream {
     }
 
     /// Drops the first `n` of the bytes that [`fill_buf`](Self::fill_buf) or
-    /// [`peek`](Self::peek) showed last.
+    /// [`peek`](Self::peek) has shown.
     ///
     /// # Panics
     /// If fewer than `n` bytes were shown.
@@ -172,9 +172,8 @@ impl UnixStream {
         self.unread.poll_peek(&self.handle, cx, n)
     }
 
-    /// Returns the next `n` bytes as one lease, without a copy if they were received in one piece,
-    /// and otherwise gathered in heap memory. See
-    /// [`TcpStream::recv_exact`](crate::net::TcpStream::recv_exact).
+    /// Returns the next `n` bytes as one lease. They are copied into heap memory if they arrived in
+    /// several leases. See [`TcpStream::recv_exact`](crate::net::TcpStream::recv_exact).
     ///
     /// # Errors
     /// The errors of [`TcpStream::recv_exact`](crate::net::TcpStream::recv_exact).
@@ -221,8 +220,7 @@ impl UnixStream {
         self.handle.send_all(chunks.into_iter().map(Into::into)).await
     }
 
-    /// Waits until [`try_write`](Self::try_write) would accept bytes, which means until the queue
-    /// is below the send bound, even if the kernel has no space. See
+    /// Waits until [`try_write`](Self::try_write) would accept bytes. See
     /// [`TcpStream::writable`](crate::net::TcpStream::writable).
     ///
     /// # Errors
@@ -296,7 +294,7 @@ impl UnixStream {
         poll_fn(|cx| self.poll_flush(cx)).await
     }
 
-    /// Polls like [`flush`](Self::flush). It is always ready.
+    /// Polls like [`flush`](Self::flush). Pending only if the task has used up its budget.
     ///
     /// # Errors
     /// The errors of [`flush`](Self::flush).
@@ -304,7 +302,7 @@ impl UnixStream {
         self.handle.poll_flush(cx)
     }
 
-    /// Sends the queued bytes now, by a system call of its own. See
+    /// Sends the queued bytes now, by a separate system call. See
     /// [`TcpStream::push`](crate::net::TcpStream::push).
     ///
     /// # Errors
@@ -347,8 +345,8 @@ impl UnixStream {
     }
 
     /// Returns the number of sent bytes that the peer has not read: those that are still queued,
-    /// and those in the kernel, which counts its own overhead, too. While the peer reads slowly,
-    /// only this number shows that sending makes progress.
+    /// and those in the kernel, which includes its own overhead. While the peer reads slowly, only
+    /// this number shows that sending makes progress.
     ///
     /// Returns 0 after the runtime has ended.
     pub fn unacknowledged(&self) -> usize {
@@ -370,8 +368,8 @@ impl UnixStream {
         self.handle.abort();
     }
 
-    /// Splits the stream into its two directions, for two tasks. It closes when both halves are
-    /// dropped; dropping the sending half alone closes the sending direction.
+    /// Splits the stream into a receiving and a sending half, for two tasks. The stream closes when
+    /// both halves have been dropped. Dropping the sending half alone closes the sending direction.
     pub fn split(self) -> (RecvHalf, SendHalf) {
         let handle = Rc::new(self.handle);
         (RecvHalf::new(handle.clone(), self.unread), SendHalf::new(handle))
@@ -380,16 +378,15 @@ impl UnixStream {
     /// Rejoins the two halves of a stream.
     ///
     /// # Errors
-    /// If they are halves of different streams or of a stream of another type, or if the
-    /// runtime has ended. The error contains both halves.
+    /// If the halves belong to different streams or to a TCP stream, or if the runtime has ended.
+    /// The error contains both halves.
     pub fn reunite(receiving: RecvHalf, sending: SendHalf) -> Result<Self, ReuniteError> {
         let (handle, unread) = reunite(receiving, sending, Self::FAMILY)?;
         Ok(Self { handle, unread })
     }
 
-    /// Detaches the connection from this runtime as a non-blocking stream of the standard library,
-    /// like [`into_parts`](Self::into_parts) if no bytes have been received ahead. See
-    /// [`TcpStream::into_std`](crate::net::TcpStream::into_std).
+    /// Like [`into_parts`](Self::into_parts), but returns a non-blocking stream of the standard
+    /// library. See [`TcpStream::into_std`](crate::net::TcpStream::into_std).
     ///
     /// # Errors
     /// The errors of [`TcpStream::into_std`](crate::net::TcpStream::into_std).
@@ -407,7 +404,7 @@ impl UnixStream {
         Parts::release(handle, unread).await
     }
 
-    /// Takes over a connection from another runtime, with the bytes received there.
+    /// Takes over a connection that belongs to no runtime, with its received bytes.
     ///
     /// # Errors
     /// Outside a runtime, or on a simulated kernel; `InvalidInput` for 2 GiB of received bytes
@@ -417,8 +414,8 @@ impl UnixStream {
     }
 
     /// Receives the next bytes and the descriptors that arrived with them. If [`peek`](Self::peek)
-    /// or [`recv_exact`](Self::recv_exact) gathered bytes, all their descriptors come with the
-    /// first of them. Cancel-safe.
+    /// or [`recv_exact`](Self::recv_exact) has copied several leases together, all of their
+    /// descriptors come with the first of these bytes. Cancel-safe.
     ///
     /// # Errors
     /// The errors of [`recv`](Self::recv); `Unsupported` if the stream was created without
@@ -431,7 +428,7 @@ impl UnixStream {
     }
 
     /// Sends a whole chunk, and descriptors with its first byte. The descriptors stay open in this
-    /// process until they have left.
+    /// process until they have been sent.
     ///
     /// # Errors
     /// The errors of [`send`](Self::send); `InvalidInput` for an empty chunk or more than 253
