@@ -3,7 +3,7 @@
 //!
 //! When the cache is full, the clock algorithm evicts one entry: an index, the hand, moves around
 //! the entries, skips each one used since the hand last passed it, and evicts the first one that
-//! has not been used. Finding that one usually takes a step or two.
+//! has not been used. This usually takes one or two steps.
 
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -19,7 +19,7 @@ pub(super) struct Entries<T> {
     indices: HashMap<Rc<[u8]>, usize>,
     entries: Vec<Entry<T>>,
     capacity: usize,
-    /// Index at which the search for an entry to evict continues.
+    /// Index of the next entry that an eviction or a sweep looks at.
     hand: usize,
 }
 
@@ -27,8 +27,8 @@ struct Entry<T> {
     path: Rc<[u8]>,
     value: T,
     used: Cell<Duration>,
-    /// Whether it has been used since it was added, or since [`evict`](Entries::evict) last skipped
-    /// it.
+    /// Whether the entry has been used since it was added, or since [`evict`](Entries::evict) last
+    /// skipped it.
     is_recent: Cell<bool>,
 }
 
@@ -75,8 +75,8 @@ impl<T> Entries<T> {
         }
         let path: Rc<[u8]> = path.into();
         self.indices.insert(path.clone(), self.entries.len());
-        // Not recent until it is used again, so that a scan of many files does not evict those in
-        // use.
+        // Not recent until it is used again, so that a scan of many files does not evict files that
+        // are used repeatedly.
         let (used, is_recent) = (Cell::new(now), Cell::new(false));
         self.entries.push(Entry { path, value, used, is_recent });
     }

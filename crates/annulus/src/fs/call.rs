@@ -53,20 +53,21 @@ pub(super) struct CallSite<'a> {
     /// The descriptor for the call; `None` means the working directory.
     pub(super) open: Option<&'a Rc<OpenFile>>,
     pub(super) policy: Policy,
-    /// `None` if the call always waits: for the device, or for the other end of a pipe.
+    /// `None` if the call is expected to wait: for the device, or for the other end of a pipe.
     pub(super) kind: Option<CallKind>,
-    /// The offset of a read that may be predicted to be in the page cache.
+    /// The offset of a read whose data may be predicted to be in the page cache. `None` for other
+    /// calls.
     pub(super) predictable: Option<u64>,
     /// Whether the call reads or writes at the cursor. On a pipe or a terminal, it may wait for
     /// another process indefinitely.
     pub(super) at_cursor: bool,
-    /// The group of a call that may hang: it is never made inline.
+    /// The group of a call that may hang. A call with a group is never made inline.
     pub(super) group: Option<u64>,
 }
 
 impl CallSite<'_> {
-    /// Makes the call inline and returns its result. Returns `None` if the policy wants the call
-    /// off the loop or in a later turn.
+    /// Makes the call inline and returns its result. Returns `None` if the call must be made off
+    /// the loop or in a later turn.
     ///
     /// Not an async function, so that a call that need not wait does not cost a future.
     #[inline]
@@ -124,15 +125,15 @@ impl CallSite<'_> {
         (answer, args)
     }
 
-    /// Starts to time a call off the loop.
+    /// Starts to measure how long a call off the loop takes.
     fn offload_timer(&self) -> OffloadTimer {
         OffloadTimer(self.kind.map(|kind| (kind, self.core.kernel.now())))
     }
 
-    /// Makes a call inline if possible, and otherwise starts it off the loop, submitted with the
-    /// turn. Waits only for a turn with budget for inline calls.
+    /// Makes a call inline if possible, and otherwise starts it off the loop, so that the calls of
+    /// a turn are submitted together. Waits only for a turn with budget for inline calls.
     ///
-    /// If the future is dropped, the call is not made.
+    /// If the future is dropped while it waits, the call is not made.
     pub(super) async fn start<A: CallArgs + 'static>(self, mut args: A) -> StartedCall<A> {
         if let Some(answer) = self.try_inline(&mut args) {
             return StartedCall::Ended(answer, args);
@@ -182,8 +183,8 @@ impl CallSite<'_> {
         }
     }
 
-    /// Returns how to start the call off the loop. A read or a call without a kind starts early: it
-    /// bypasses or misses the page cache, so it is expected to wait for a device.
+    /// Returns how to start the call off the loop. Reads and calls without a kind start early,
+    /// because they are expected to wait for a device.
     fn start_of_offloaded(&self) -> FileStart {
         match (self.group, &self.kind) {
             (Some(group), _) => FileStart::Isolated { group },
@@ -197,7 +198,7 @@ impl CallSite<'_> {
         self.at_cursor && self.open.is_some_and(|open| !open.is_ordinary())
     }
 
-    /// Makes the call if its data is in memory or such calls have been fast.
+    /// Makes the call if its data is in memory, or if earlier calls of this kind have been fast.
     #[inline]
     fn try_adaptive<A: CallArgs>(&self, kind: &CallKind, args: &mut A) -> Option<io::Result<u32>> {
         let policy = &self.core.inline_policy;
@@ -255,7 +256,8 @@ impl CallSite<'_> {
         })
     }
 
-    /// Makes a read or an open that fails instead of waiting, if the file system has such calls.
+    /// Makes a read or an open in a mode that fails instead of waiting, if the file system supports
+    /// it.
     #[inline]
     fn call_checked<A: CallArgs>(&self, kind: &CallKind, args: &mut A) -> Checked {
         let policy = &self.core.inline_policy;
@@ -327,7 +329,7 @@ pub(super) enum StartedCall<A: 'static> {
     Pending { pending: PendingCall<A>, timer: OffloadTimer },
 }
 
-/// The kind of a call off the loop, and when it began. Calls without a kind are not timed.
+/// The kind of a call off the loop, and when the call began. Calls without a kind are not measured.
 pub(super) struct OffloadTimer(Option<(CallKind, Duration)>);
 
 impl OffloadTimer {
@@ -339,7 +341,7 @@ impl OffloadTimer {
 }
 
 impl<A: 'static> StartedCall<A> {
-    /// Returns a call that failed.
+    /// Returns a call that has failed before it was made.
     pub(super) fn ended(error: io::Error, args: A) -> Self {
         Self::Ended(Err(error), args)
     }
@@ -359,14 +361,14 @@ impl<A: Unpin + 'static> StartedCall<A> {
     }
 }
 
-/// The outcome of a call that should fail instead of waiting.
+/// The outcome of a call in a mode that fails instead of waiting.
 enum Checked {
     /// The call did not have to wait.
     Answer(io::Result<u32>),
-    /// The call would wait, or the file system turned out to have no such calls.
+    /// The call would wait, or the file turned out not to support the mode.
     Miss,
-    /// No such call exists, so the plain call must be made. Contains the error if an attempt was
-    /// made and the kernel or a filter may have refused this kind of call.
+    /// The mode is not available, so the plain call must be made. Contains the error if an attempt
+    /// was made and the kernel or a filter may have refused the mode.
     Plain(Option<Errno>),
 }
 

@@ -20,7 +20,7 @@ const COPY_CALL_BYTES: u32 = 16 * 1024 * 1024;
 /// Number of bytes read and written at a time if the kernel cannot copy.
 const MAX_PIECE_BYTES: usize = 256 * 1024;
 
-/// A `copy_file_range` call on the file that is written.
+/// The arguments of a `copy_file_range` call. The call is made on the file that is written.
 struct CopyRange {
     from: Rc<OpenFile>,
     from_offset: u64,
@@ -97,8 +97,9 @@ impl File {
         Ok(Self { device: self.device, ..again })
     }
 
-    /// Writes everything at the cursor through the same file opened without direct I/O, and counts
-    /// it in `done`. The caller holds the cursor permit.
+    /// Writes all bytes at this file's cursor, through `cached`: the same file opened without
+    /// direct I/O. Advances `done` by the number of written bytes. The caller holds the cursor
+    /// permit.
     pub(crate) async fn write_through(
         &self,
         cached: &Self,
@@ -272,13 +273,14 @@ impl Holes {
 /// A target file in which parts may be left out.
 pub(super) struct SparseTarget<'a> {
     file: &'a File,
-    /// Its initial length. Anything beyond is a hole unless it is written.
+    /// The initial length of the file. Anything beyond it is a hole unless it is written.
     len: u64,
 }
 
 impl<'a> SparseTarget<'a> {
-    /// Returns the target, or `None` if nothing may be left out: a device has no holes, an append
-    /// has no offsets, and a file copied into itself would lose data that has not been read yet.
+    /// Returns the target, or `None` if nothing may be left out: a device has no holes, a file
+    /// opened for appending cannot be written at an offset, and a file copied into itself would
+    /// lose data that has not been read yet.
     pub(super) async fn of(file: &'a File, source: &Metadata) -> io::Result<Option<Self>> {
         let known = file.metadata().await?;
         let is_same = (known.dev(), known.ino()) == (source.dev(), source.ino());

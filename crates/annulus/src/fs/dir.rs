@@ -26,16 +26,17 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::{fmt, io};
 
-/// How often an entry may change between a directory and something else while it is being removed.
+/// Maximum number of times that an entry may change from a directory to something else while it is
+/// being removed.
 const MAX_REPLACEMENTS: u32 = 16;
-/// The longest path that Linux accepts.
+/// Maximum length of a path in bytes, including the terminating zero.
 const PATH_MAX: usize = 4096;
 
 /// An open directory. Relative paths start from it, even after it has been moved; absolute paths
 /// ignore it.
 ///
-/// The functions of [`fs`](super) are these methods on the working directory. If the future of a
-/// method is dropped, its call may or may not take place; nothing else is lost.
+/// Most functions of [`fs`](super) call a method of this type on the working directory. If the
+/// future of a method is dropped, its call may or may not take place.
 ///
 /// ```
 /// use annulus::fs::{self, Dir, OpenOptions};
@@ -77,7 +78,7 @@ impl Dir {
         Self::working()?.open_dir(path).await
     }
 
-    /// Opens a directory in this one.
+    /// Opens a directory by a path that starts from this directory.
     ///
     /// # Errors
     /// The errors of [`open`](Self::open).
@@ -292,8 +293,8 @@ impl Dir {
         Ok(ReadDir::new(dir, path.to_owned()))
     }
 
-    /// Removes everything in an open directory. Deep trees take heap memory, not stack. Other
-    /// processes may remove or replace entries at any time.
+    /// Removes everything in an open directory. Not recursive, so that deep trees do not overflow
+    /// the stack. Other processes may remove or replace entries at any time.
     async fn remove_content(self) -> io::Result<()> {
         let mut stack = vec![(ReadDir::new(self, PathBuf::new()), PathBuf::new())];
         while let Some((entries, _)) = stack.last_mut() {
@@ -345,7 +346,7 @@ impl Dir {
         CallSite { core, open, policy, kind, predictable: None, at_cursor: false, group }
     }
 
-    /// Returns the call site of a call on this path.
+    /// Returns the call site of a call on a path. Finds out whether the call may hang.
     async fn site_at(&self, class: Class, path: &Path) -> CallSite<'_> {
         let place = self.locate(path).await;
         let kind = CallKind { device: place.device(), class, bytes: 0 };
@@ -363,8 +364,9 @@ impl Dir {
         let wrong = |error| about("reading the metadata of", path, error);
         let mut site = self.site_at(Class::Query, path).await;
         site.wait_for_budget().await;
-        // A link may lead to a file system that hangs. Calls on a place that may itself hang never
-        // run on the loop or the ring anyway.
+        // The first attempt does not follow a symbolic link, because it may lead to a file system
+        // that hangs. A call with a group may follow it, because such a call never runs on the loop
+        // or the ring.
         let is_apart = site.group.is_some() || !self.is_real();
         let first = if is_apart { flags } else { flags | AtFlags::SYMLINK_NOFOLLOW };
         match stat(site, path, first).await {
@@ -411,7 +413,7 @@ impl Dir {
     }
 }
 
-/// Counts an entry that another process has already removed as removed.
+/// Treats `NotFound` as success, because another process may have removed the entry.
 fn gone(removed: io::Result<()>) -> io::Result<()> {
     match removed {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
@@ -419,7 +421,8 @@ fn gone(removed: io::Result<()>) -> io::Result<()> {
     }
 }
 
-/// Returns true if the path was not a directory. For a symbolic link, older kernels return ELOOP.
+/// Returns true if an open failed because the path was not a directory. For a symbolic link, some
+/// kernels return `ELOOP`.
 fn is_no_directory(error: &io::Error) -> bool {
     let codes = [Errno::NOTDIR, Errno::LOOP].map(Errno::raw_os_error);
     raw_os_error(error).is_some_and(|code| codes.contains(&code))

@@ -11,7 +11,7 @@ use annulus_kernel::file::FileCall;
 use std::io;
 use std::os::fd::RawFd;
 
-/// Maximum number of bytes per call: what Linux transfers at most.
+/// Maximum number of bytes that Linux transfers per call.
 const MAX_BYTES: usize = 0x7fff_f000;
 
 /// A durable write of `buf`, from byte `done` on.
@@ -32,17 +32,17 @@ unsafe impl<B: IoBuf> CallArgs for DurableWrite<B> {
 }
 
 impl File {
-    /// Writes everything, and returns once the device has it: after a power cut, these bytes can be
-    /// read at this offset. Other writes need not be durable then, nor the name of a new file, for
-    /// which its directory must be opened as a file and [synced](super::File::sync_all).
+    /// Writes the whole buffer, and returns once the bytes are on the device: after a power cut,
+    /// they can be read at this offset. Other writes may not be durable yet. To make the name of a
+    /// new file durable, open its directory as a file and [sync](super::File::sync_all) it.
     ///
     /// A durable write is one call off the loop (`RWF_DSYNC`), where
     /// [`write_all_at`](Self::write_all_at) and [`sync_data`](Self::sync_data) may be two. A log
     /// that collects the records of several tasks and writes them together is durable at the cost
     /// of one such call per batch.
     ///
-    /// If the future is dropped, a call that has not begun is not made. One that has begun is made
-    /// to its end.
+    /// If the future is dropped, a call that has not begun is not made. A call that has begun
+    /// completes.
     ///
     /// ```
     /// use annulus::fs::{self, File};
@@ -62,10 +62,10 @@ impl File {
     /// ```
     ///
     /// # Errors
-    /// The errors of [`write_all_at`](Self::write_all_at), and those of the device. After an error
-    /// some of the bytes may be in the file, and nothing says which of them are durable. As after a
-    /// failed [`sync_data`](Self::sync_data), a second attempt that succeeds proves nothing about
-    /// the first: write the bytes again, elsewhere.
+    /// The errors of [`write_all_at`](Self::write_all_at), and the errors of the device. After an
+    /// error, some of the bytes may be in the file, and it is unknown whether they are durable. As
+    /// after a failed [`sync_data`](Self::sync_data), a second attempt that succeeds proves nothing
+    /// about the first: write the bytes again, at another place.
     pub async fn write_durable_at<B: IoBuf>(&self, buf: B, offset: u64) -> (io::Result<()>, B) {
         consume_budget().await;
         if let Err(error) = self.open.take_error() {
@@ -79,7 +79,7 @@ impl File {
                 Err(error) => return (Err(error), args.buf),
             };
             let answer;
-            // It always waits for the device.
+            // A durable write always waits for the device, so it has no kind.
             (answer, args) = self.site_of(None).make(args).await;
             let error = match answer {
                 Ok(count) if count > 0 => {

@@ -46,10 +46,11 @@ impl File {
         (Ok(()), args.buf)
     }
 
-    /// Writes everything.
+    /// Writes the whole buffer at an offset.
     ///
     /// # Errors
-    /// The errors of [`write_at`](Self::write_at), with the number of bytes already written.
+    /// The errors of [`write_at`](Self::write_at), with the number of bytes already written in the
+    /// message.
     pub async fn write_all_at<B: IoBuf>(&self, buf: B, offset: u64) -> (io::Result<()>, B) {
         match check_offset(offset) {
             Ok(offset) => self.write_whole(buf, |done| offset + done, None, &mut 0).await,
@@ -60,7 +61,7 @@ impl File {
         }
     }
 
-    /// Writes everything at the cursor, and moves the cursor past it.
+    /// Writes the whole buffer at the cursor, and moves the cursor past the bytes.
     ///
     /// # Errors
     /// The errors of [`write_all_at`](Self::write_all_at).
@@ -68,8 +69,9 @@ impl File {
         self.write_whole(buf, |_| CURSOR_OFFSET, None, &mut 0).await
     }
 
-    /// Writes everything, and counts it in `done`. `offset` maps the number of bytes written to the
-    /// offset of the next bytes. `guard` is the cursor permit, if the caller already holds it.
+    /// Writes the buffer from byte `done` on, and advances `done`. `offset` returns the file's
+    /// offset for a byte of the buffer. `guard` is the cursor permit, if the caller already holds
+    /// it.
     pub(crate) async fn write_whole<B: IoBuf>(
         &self,
         buf: B,

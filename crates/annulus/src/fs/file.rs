@@ -132,7 +132,8 @@ impl File {
     /// Takes over a file of the standard library.
     ///
     /// # Errors
-    /// Outside a runtime; `Unsupported` under a simulated kernel. The file is then closed.
+    /// Outside a runtime; `Unsupported` under a simulated kernel. The file is closed if the call
+    /// fails.
     pub fn from_std(file: std::fs::File) -> io::Result<Self> {
         Self::try_from(OwnedFd::from(file))
     }
@@ -153,8 +154,8 @@ impl File {
         OpenOptions::new().write(true).create(true).truncate(true).open(path).await
     }
 
-    /// Explains an error that the system's text does not explain: which bytes of which file it
-    /// concerns, and what to do. Other errors stay as they are.
+    /// Adds the bytes, the file and a remedy to an error for which a remedy is known. Other errors
+    /// stay as they are.
     #[cold]
     pub(super) async fn explain(
         &self,
@@ -198,7 +199,8 @@ impl File {
         with_text(error, text)
     }
 
-    /// Returns what is not aligned in a call of direct I/O.
+    /// Describes the value that is not aligned in a call of direct I/O. Returns `None` if it finds
+    /// no such value.
     async fn misalignment(&self, address: usize, len: usize, offset: u64) -> Option<String> {
         let Alignment { memory, offset: step } = self.alignment().await.ok()?;
         let wrong = |what: &str, value: u64, step: u64| {
@@ -213,8 +215,8 @@ impl File {
         }
     }
 
-    /// Returns the file's path for an error. The file does not keep its path, so the kernel is
-    /// asked, which takes a few microseconds. A simulated kernel cannot tell it.
+    /// Returns the file's path for an error message. The file does not keep its path, so this asks
+    /// the kernel, which takes a few microseconds. A simulated kernel does not know the path.
     fn shown_name(&self) -> String {
         let link = format!("/proc/self/fd/{}", self.open.fd.raw());
         let path = self.open.core.kernel.real_descriptors().then(|| std::fs::read_link(link).ok());
@@ -242,8 +244,9 @@ impl File {
     }
 
     /// Returns the kind under which the latency policy tracks a call. Returns `None` for calls that
-    /// always wait: direct I/O waits for the device, and calls at the cursor of a pipe wait for the
-    /// other end. A pipe refuses calls at an offset at once.
+    /// are expected to wait: direct I/O, which waits for the device, and calls at the cursor of a
+    /// pipe or terminal that have no mode that fails instead. A pipe refuses calls at an offset at
+    /// once.
     #[inline]
     pub(super) fn kind(&self, class: Class, bytes: usize, at_cursor: bool) -> Option<CallKind> {
         let device = self.device;
@@ -252,7 +255,7 @@ impl File {
         (!waits).then_some(CallKind { device, class, bytes })
     }
 
-    /// Returns true if a call of this class moves bytes and cannot be told to fail instead of
+    /// Returns true if a call of this class reads or writes and has no mode that fails instead of
     /// waiting.
     fn may_wait_for_peer(&self, class: Class) -> bool {
         match class {
@@ -266,8 +269,8 @@ impl File {
     /// dropped. Clones keep the descriptor open.
     ///
     /// # Errors
-    /// The error of a write whose future was dropped. Some file systems, such as NFS, report errors
-    /// only at a close. Call [`sync_all`](Self::sync_all) first to get those.
+    /// The error of a write whose future was dropped. Errors that a file system, such as NFS,
+    /// reports only at the close are lost. To get them, call [`sync_all`](Self::sync_all) first.
     pub async fn close(self) -> io::Result<()> {
         drop(self.cursor_guard().await);
         self.open.take_error()
@@ -448,7 +451,7 @@ pub(super) fn check_offset(offset: u64) -> io::Result<u64> {
     Err(io::Error::new(io::ErrorKind::InvalidInput, text))
 }
 
-/// A move of the cursor.
+/// The arguments of a call that moves the cursor.
 struct Seek {
     offset: i64,
     origin: u32,
@@ -502,7 +505,7 @@ const LOCK_EX: u32 = 2;
 const LOCK_NB: u32 = 4;
 pub(super) const LOCK_UN: u32 = 8;
 
-/// The first and the longest pause between two attempts.
+/// Pause between two attempts to lock. It doubles from the minimum to the maximum.
 const MIN_RETRY_PAUSE: Duration = Duration::from_millis(1);
 const MAX_RETRY_PAUSE: Duration = Duration::from_millis(64);
 
@@ -512,8 +515,8 @@ impl File {
     ///
     /// The drop unlocks before it closes the descriptor. Otherwise, a child that another thread has
     /// just forked would keep the lock until it executes its program, because it also holds the
-    /// descriptor. If the descriptor has been exposed (`AsFd`), the drop only closes it, since a
-    /// duplicate may be meant to keep the lock.
+    /// descriptor. If the descriptor has been exposed (`AsFd`), the drop does not unlock, because
+    /// the program may have duplicated it to keep the lock.
     ///
     /// No event reports that another process has released its lock, so this retries at intervals of
     /// at most 64 ms without blocking a thread. If the future is dropped while an attempt is in
@@ -531,7 +534,7 @@ impl File {
         Ok(())
     }
 
-    /// Locks the file if possible now. Returns false if another lock is in the way.
+    /// Locks the file if possible now. Returns false if another lock prevents this.
     ///
     /// # Errors
     /// The errors of [`lock`](Self::lock).

@@ -20,8 +20,8 @@ const DEFAULT_VALID_FOR: Duration = Duration::from_secs(1);
 const DEFAULT_UNUSED_FOR: Duration = Duration::from_secs(60);
 
 /// A cache of open files in a directory, with their metadata. A server that sends the same files
-/// repeatedly need not open, examine and close them each time. The cache holds descriptors, not
-/// contents: those are in the page cache.
+/// repeatedly need not open, examine and close them each time. The cache holds descriptors. The
+/// contents of the files are in the kernel's page cache.
 ///
 /// Paths are resolved [beneath](OpenOptions::beneath) the directory: neither `..` nor a symbolic
 /// link leads out of it. A path may also refer to a directory.
@@ -41,7 +41,7 @@ const DEFAULT_UNUSED_FOR: Duration = Duration::from_secs(60);
 /// it is in use, even after it has left the cache. If the process is out of descriptors, open and
 /// unchanged files are still found, and the cache closes one of its files to open another.
 ///
-/// The cache needs Linux 5.6 and a container that allows `openat2`: see [`OpenOptions::beneath`].
+/// The cache needs the system call `openat2`: see [`OpenOptions::beneath`].
 ///
 /// ```
 /// use annulus::fs::{self, Dir, FileCache};
@@ -248,15 +248,15 @@ impl FileCache {
         Ok(known)
     }
 
-    /// Returns true if the path still leads to the same unchanged file. This needs no descriptor.
-    /// That the path stays beneath the directory was checked when the file was opened. It need not
-    /// be checked again, because it is the same file.
+    /// Returns true if the path still leads to the same unchanged file. This needs no descriptor,
+    /// and it does not check whether the path stays beneath the directory. The open of the file has
+    /// checked that.
     async fn is_unchanged(&self, path: &Path, known: &CachedFile) -> bool {
         let found = self.shared.dir.metadata(path).await;
         found.is_ok_and(|found| found.is_as(&known.metadata))
     }
 
-    /// Opens a path. If no descriptor is free, closes one of the cached files first.
+    /// Opens a path. If the first attempt fails, makes a second one if that may succeed.
     async fn open_new(&self, path: &Path, lookup: FileLookup) -> io::Result<CachedFile> {
         let opened = match self.try_open(path).await {
             Err(error) if self.may_succeed_next(&error) => self.try_open(path).await,

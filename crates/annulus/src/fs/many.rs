@@ -10,15 +10,15 @@ use crate::tasks::consume_budget;
 use std::io;
 
 impl File {
-    /// Makes several reads at once, each like [`read_at`](Self::read_at): those whose data is not
-    /// in memory are handed to the kernel together, in one system call, and wait for the device
-    /// together. Returns the result of each, with its buffer, in the order of the list.
+    /// Makes several reads at once, each like [`read_at`](Self::read_at). Reads whose data is not
+    /// in memory are started together (on io_uring, by one system call) and wait for the device
+    /// together. Returns the result of each read, with its buffer, in the order of the list.
     ///
-    /// This costs less than a task per read, and an index or a page cache often knows all of its
-    /// reads beforehand.
+    /// This costs less than a task per read. It suits code that knows all of its reads beforehand,
+    /// such as an index.
     ///
-    /// If the future is dropped, reads that have not begun are cancelled. The buffer of each of the
-    /// others is freed once they have ended.
+    /// If the future is dropped, reads that have not begun are cancelled. The buffer of a read that
+    /// has begun is freed when the read ends.
     ///
     /// ```
     /// use annulus::fs::{self, File};
@@ -27,7 +27,7 @@ impl File {
     /// # let path = std::env::temp_dir().join(format!("annulus-many-{}", std::process::id()));
     /// fs::write(&path, "a small file").await?;
     /// let file = File::open(&path).await?;
-    /// // Memory for four bytes each, and where to read them.
+    /// // Each read has a buffer of four bytes and an offset.
     /// let reads = [8, 0, 100].map(|offset| (vec![0; 4], offset));
     /// let mut found = Vec::new();
     /// for (read, bytes) in file.read_many_at(reads.into()).await {
@@ -71,16 +71,16 @@ impl File {
         ended
     }
 
-    /// Makes several writes at once, each like [`write_at`](Self::write_at): those that leave the
-    /// loop are handed over together. Returns the result of each, with its buffer, in the order of
-    /// the list. They happen in any order, so they should not overlap.
+    /// Makes several writes at once, each like [`write_at`](Self::write_at). Writes that are not
+    /// made on the loop are started together. Returns the result of each write, with its buffer, in
+    /// the order of the list. The writes happen in any order, so they should not overlap.
     ///
-    /// If the future is dropped, writes that have not begun are cancelled. The others happen.
+    /// If the future is dropped, writes that have not begun are cancelled. Other writes complete.
     ///
     /// # Errors
     /// Each result has the errors of [`write_at`](Self::write_at). One error does not affect the
-    /// other writes, except that of an earlier write whose future was dropped: then nothing is
-    /// written, and each result has that error.
+    /// other writes. But if an earlier write whose future was dropped has failed, nothing is
+    /// written, and each result has the error of that write.
     pub async fn write_many_at<B: IoBuf>(
         &self,
         writes: Vec<(B, u64)>,

@@ -1,5 +1,5 @@
-//! Opens files, and determines where calls on a path are made: before the first call, and without
-//! asking a file system that may hang.
+//! Opens files, and determines where calls on a path are made, without asking a file system that
+//! may hang.
 #![allow(unsafe_code)]
 
 use super::call::{CallArgs, CallSite, Plain};
@@ -19,15 +19,15 @@ use std::io;
 use std::os::fd::{AsFd, FromRawFd, OwnedFd, RawFd};
 use std::path::Path;
 
-/// Flags that have options of their own.
+/// Flags that [`custom_flags`](OpenOptions::custom_flags) ignores, because other methods set them.
 const NAMED_FLAGS: OFlags = OFlags::ACCMODE
     .union(OFlags::APPEND)
     .union(OFlags::TRUNC)
     .union(OFlags::CREATE)
     .union(OFlags::DIRECT);
 
-/// Options for opening a file, like [`std::fs::OpenOptions`], but also with direct I/O and a
-/// policy.
+/// Options for opening a file, like [`std::fs::OpenOptions`], with additional options such as
+/// direct I/O.
 ///
 /// ```
 /// use annulus::fs::OpenOptions;
@@ -137,7 +137,7 @@ impl OpenOptions {
     ///
     /// The option needs the system call `openat2` of Linux 5.6. The open fails with `Unsupported`
     /// on an older kernel, and with `PermissionDenied` in a container whose profile forbids the
-    /// call. There, check the text of the path, and open it without this option.
+    /// call. In these cases, check the text of the path, and open it without this option.
     ///
     /// ```
     /// use annulus::fs::{self, Dir, OpenOptions};
@@ -169,7 +169,7 @@ impl OpenOptions {
         self
     }
 
-    /// Sets further `O_*` flags. Flags that have options of their own are ignored here.
+    /// Sets further `O_*` flags. Flags that other methods set, such as `O_APPEND`, are ignored.
     pub fn custom_flags(mut self, flags: i32) -> Self {
         self.flags = flags;
         self
@@ -201,8 +201,8 @@ impl OpenOptions {
         self.try_open_in(start, path).await.map_err(|error| self.wrong(path, error))
     }
 
-    /// Like [`open_in`](Self::open_in), but returns the system's errors, without the path.
-    /// [`wrong`](Self::wrong) adds it.
+    /// Like [`open_in`](Self::open_in), but returns the system's errors without the path, which
+    /// [`wrong`](Self::wrong) can add.
     pub(super) async fn try_open_in(&self, start: &Dir, path: &Path) -> io::Result<File> {
         let core = start.core();
         let how = OpenHow { flags: self.o_flags()?, ..self.how() };
@@ -211,8 +211,9 @@ impl OpenOptions {
         let kind = CallKind { device: place.device(), class: self.class(), bytes: 0 };
         let site = CallSite { policy, group: place.group(), ..start.site(Some(kind)) };
         site.wait_for_budget().await;
-        // A link may lead to a file system that hangs. Calls on a place that may itself hang never
-        // run on the loop or the ring anyway.
+        // The first attempt does not follow a symbolic link, because it may lead to a file system
+        // that hangs. A call with a group may follow it, because such a call never runs on the loop
+        // or the ring.
         let is_apart = site.group.is_some() || !start.is_real();
         let first = if is_apart { how } else { without_link(how) };
         let (fd, place) = match open_at(site, path, first).await {
@@ -238,7 +239,7 @@ impl OpenOptions {
         Ok(File::new(open, device, OFlags::from_bits_retain(how.flags as u32), policy))
     }
 
-    /// Adds the path to an error, and explains the error of a path that must stay in its directory.
+    /// Adds the path to an error, and to some errors an explanation or a remedy.
     pub(super) fn wrong(&self, path: &Path, error: io::Error) -> io::Error {
         let error = if self.beneath { explain_beneath(error) } else { error };
         let remedy = match Errno::from_io_error(&error) {
@@ -330,8 +331,8 @@ unsafe impl CallArgs for OpenArgs<'_, Box<OpenHow>> {
     }
 }
 
-/// Returns the same options, except that the open fails for a symbolic link. With `O_PATH`, they
-/// stay unchanged, because the kernel would open the link itself.
+/// Returns the same options, except that the open fails for a symbolic link. Options with `O_PATH`
+/// are returned unchanged, because the kernel would open the link itself.
 fn without_link(how: OpenHow) -> OpenHow {
     let flags = OFlags::from_bits_retain(how.flags as u32);
     let more = if flags.contains(OFlags::PATH) { OFlags::empty() } else { OFlags::NOFOLLOW };
@@ -349,8 +350,9 @@ fn may_be_link(error: &io::Error, how: OpenHow) -> bool {
         }
 }
 
-/// Returns true if another process holds a lease on the file. It must release the lease first,
-/// which may take any amount of time.
+/// Returns true if an open failed because another process holds a lease on the file
+/// (`F_SETLEASE`). The open succeeds only after that process has released the lease, which may take
+/// any amount of time.
 fn is_leased(error: &io::Error, how: OpenHow) -> bool {
     error.kind() == io::ErrorKind::WouldBlock && how.may_wait()
 }
@@ -373,7 +375,8 @@ async fn open_at(site: CallSite<'_>, path: &Path, how: OpenHow) -> io::Result<Fd
     answer.map(|fd| unsafe { opened_fd(fd) })
 }
 
-/// Like [`open_at`], but also waits for the release of a lease, on a thread of a separate group.
+/// Like [`open_at`], but if another process holds a lease on the file, waits for the release, on a
+/// thread of a separate group.
 async fn open_patiently(
     site: CallSite<'_>,
     group: Option<u64>,
@@ -401,7 +404,7 @@ unsafe fn opened_fd(fd: u32) -> Fd {
     unsafe { Fd::from_raw(fd as RawFd) }
 }
 
-/// Explains the error of a path that must stay in its directory, which the system's error does not.
+/// Explains the error of an open with `beneath`, which the system's text does not.
 fn explain_beneath(error: io::Error) -> io::Error {
     const BENEATH_NEEDS: &str = "`beneath` needs the system call openat2";
     const BENEATH_REMEDY: &str = "or check the path and open it without `beneath`";
@@ -443,7 +446,7 @@ impl Dir {
         }
     }
 
-    /// Returns true if files are real and not simulated. Simulated file systems do not hang.
+    /// Returns true unless files are simulated. Simulated file systems do not hang.
     pub(super) fn is_real(&self) -> bool {
         self.core().kernel.real_descriptors()
     }
@@ -488,7 +491,7 @@ impl Dir {
         let parent = CString::new(entry.parent_or_dot()).ok()?;
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let how = Box::new(OpenHow { flags: u64::from(flags.bits()), ..OpenHow::default() });
-        // All calls in one directory have the same group.
+        // Opens of the same directory share a group.
         let group = Some(entry.parent_group());
         let site = CallSite { group, policy: Policy::Offload, ..self.site(None) };
         let (answer, _) = site.offload(OpenArgs { path: parent.into(), how }).await;

@@ -47,7 +47,7 @@ pub(crate) struct OpenFile {
     metadata: OnceCell<Option<Box<Metadata>>>,
     pub(super) page_cache: PageCache,
     /// The queue of calls at the cursor. The first call off the loop that uses the cursor creates
-    /// the queue and holds the permit.
+    /// it.
     cursor: OnceCell<Cursor>,
     /// The error of a write whose future was dropped.
     unreported: RefCell<Option<io::Error>>,
@@ -77,8 +77,8 @@ impl OpenFile {
         })
     }
 
-    /// Returns true if a call at the cursor is in flight off the loop or waits for the permit. Its
-    /// future may have been dropped. The next call at the cursor comes after it.
+    /// Returns true if a call at the cursor is in flight off the loop or waits for the permit. The
+    /// next call at the cursor must then queue, even if the future of the first was dropped.
     #[inline]
     pub(super) fn is_cursor_taken(&self) -> bool {
         self.cursor.get().is_some_and(Cursor::is_taken)
@@ -128,14 +128,14 @@ impl OpenFile {
         unsafe { self.core.kernel.file(&call) }.is_ok()
     }
 
-    /// Returns the length of an ordinary file at the first use, or `None` for other files or if the
-    /// file system may hang.
+    /// Returns the length that a regular file had when its metadata was first needed. Returns
+    /// `None` for other files, or if the file system may hang.
     pub(super) fn len(&self) -> Option<u64> {
         self.metadata().filter(|metadata| metadata.is_file()).map(Metadata::len)
     }
 
-    /// Returns the current length of an ordinary file. A file system on another machine is not
-    /// asked, so its length may be out of date.
+    /// Returns the current length of a regular file, or `None` for other files. Does not ask a file
+    /// server, so the length of a remote file may be out of date.
     pub(super) fn len_now(&self) -> Option<u64> {
         if self.group.is_some() {
             return None;
@@ -260,7 +260,7 @@ impl Drop for TakeCursor {
     }
 }
 
-/// The exclusive use of a cursor, which dropping the permit ends.
+/// The permit of a cursor. Dropping it lets the next call use the cursor.
 pub(crate) struct CursorGuard(Cursor);
 
 impl Drop for CursorGuard {
@@ -288,14 +288,14 @@ struct Held<A> {
 }
 
 impl<A: CallArgs + 'static> PendingCall<A> {
-    /// Starts a call.
     pub(super) fn start(
         core: &Rc<Core>,
         args: A,
         open: Option<Rc<OpenFile>>,
         start: FileStart,
     ) -> Result<Self, (io::Error, A)> {
-        // From here on the arguments may move, with this future and to the slot if it is dropped.
+        // From here on the arguments may move: with this future, and into the slot if the future is
+        // dropped.
         let mut args = Parked::new(args);
         // Build the call before the borrow, because this calls methods of the caller's buffers.
         let call = args.call(open.as_ref().map_or(CWD, |open| open.fd()));
@@ -365,19 +365,19 @@ impl<A: 'static> Drop for PendingCall<A> {
 
 impl File {
     /// Reports the error of a write whose future was dropped, once. Call it before taking bytes
-    /// from a source for [`write_detached`](Self::write_detached), which would lose them because of
-    /// such an error.
+    /// from a source for [`write_detached`](Self::write_detached). If that call reported the error,
+    /// the bytes would be lost.
     ///
     /// # Errors
-    /// The error of that write.
+    /// The error of the write.
     pub(crate) fn check_dropped_writes(&self) -> io::Result<()> {
         self.open.take_error()
     }
 
     /// Writes a whole chunk at the cursor and moves the cursor past it, even if the future is
     /// dropped after its first poll. In that case, the next call that writes, syncs or seeks
-    /// returns the error, if any. `cached` is the same file opened without direct I/O, if this file
-    /// uses it. Counts the written bytes in `done`, unless the future is dropped.
+    /// returns the error, if any. If this file uses direct I/O, `cached` is the same file opened
+    /// without it. Counts the written bytes in `done`, unless the future is dropped.
     ///
     /// # Errors
     /// The errors of [`write_all`](Self::write_all).
@@ -461,7 +461,7 @@ impl AsRawFd for File {
 /// Takes over an open file, which need not be a regular file.
 ///
 /// # Errors
-/// Outside a runtime; `Unsupported` under a simulated kernel. The file is then closed.
+/// Outside a runtime; `Unsupported` under a simulated kernel. The file is closed if the call fails.
 impl TryFrom<OwnedFd> for File {
     type Error = io::Error;
 

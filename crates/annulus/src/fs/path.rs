@@ -16,7 +16,7 @@ use std::{fmt, io};
 /// `AT_FDCWD`: relative paths start from the working directory.
 pub(crate) const CWD: i32 = -100;
 
-/// Paths shorter than this are copied to the stack.
+/// Paths shorter than this are copied to the stack instead of the heap.
 const MAX_STACK_PATH_BYTES: usize = 256;
 
 /// Returns a path with its terminating zero, on the heap.
@@ -60,7 +60,7 @@ pub(super) fn about_two(words: [&str; 2], from: &Path, to: &Path, error: io::Err
     about(&format!("{} {} {}", words[0], QuotedPath(from), words[1]), to, error)
 }
 
-/// A path as shown in errors: cut if it is long.
+/// Shows a path in an error message, cut after 200 characters.
 pub(super) struct QuotedPath<'a>(pub(super) &'a Path);
 
 impl fmt::Display for QuotedPath<'_> {
@@ -73,7 +73,7 @@ impl fmt::Display for QuotedPath<'_> {
     }
 }
 
-/// A change at a path.
+/// A call that changes the entry at a path.
 pub(super) struct Change {
     pub(super) path: CString,
     pub(super) what: PathChange,
@@ -98,7 +98,7 @@ unsafe impl CallArgs for Change {
     }
 }
 
-/// A change with two paths. The second path starts from `dir`.
+/// A call with two paths. The second path starts from `dir`.
 pub(super) struct ChangeTwo {
     pub(super) from: CString,
     pub(super) dir: Option<Rc<OpenFile>>,
@@ -114,7 +114,7 @@ pub(super) enum TwoPathChange {
 }
 
 impl TwoPathChange {
-    /// Returns the words of an error before the first path and between the two.
+    /// Returns the words of an error message before the first path and between the paths.
     pub(super) fn words(self) -> [&'static str; 2] {
         match self {
             Self::Rename => ["renaming", "to"],
@@ -139,7 +139,7 @@ unsafe impl CallArgs for ChangeTwo {
     }
 }
 
-/// Reads a symbolic link's target into memory.
+/// A call that reads a symbolic link's target into memory.
 pub(super) struct ReadLink {
     pub(super) path: CString,
     pub(super) target: Vec<u8>,

@@ -19,8 +19,8 @@ use std::path::PathBuf;
 /// Size of the buffer that one call fills with entries, in bytes.
 const CALL_BYTES: usize = 32 * 1024;
 
-/// The entries of a directory; see [`Dir::read_dir`]. The directory stays open until this is
-/// dropped.
+/// The entries of a directory; see [`Dir::read_dir`]. The directory stays open until this value and
+/// all of its entries have been dropped.
 ///
 /// ```
 /// use annulus::fs::{self, EntryKind};
@@ -112,8 +112,8 @@ pub enum EntryKind {
     Dir,
     /// A symbolic link.
     Symlink,
-    /// A device, a socket, a pipe, or a kind that the file system does not record.
-    /// [`DirEntry::metadata`] tells which.
+    /// A device, a socket, a pipe, or a kind that the file system does not record. For the actual
+    /// kind, see [`DirEntry::metadata`].
     Other,
 }
 
@@ -171,8 +171,8 @@ impl ReadDir {
         self.entries = entries;
         self.end = match answer {
             Ok(len) => len as usize,
-            // The directory has been removed. POSIX requires the end in this case, and `readdir`
-            // reports that too.
+            // The directory has been removed. POSIX requires `readdir` to report the end of the
+            // directory in this case.
             Err(error) if error.raw_os_error() == Some(Errno::NOENT.raw_os_error()) => 0,
             Err(error) => return Err(about("reading the directory", &self.path, error)),
         };
@@ -223,7 +223,7 @@ impl DirEntry {
     /// itself.
     ///
     /// # Errors
-    /// `NotFound` if it has been removed in the meantime, ….
+    /// `NotFound` if the entry has been removed in the meantime, ….
     pub async fn metadata(&self) -> io::Result<Metadata> {
         self.dir.symlink_metadata(&self.name).await
     }

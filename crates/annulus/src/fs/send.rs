@@ -1,8 +1,9 @@
 //! Sending a file's pages to a socket inline, if that does not wait for a device.
 //!
-//! `sendfile` has no mode that fails instead of waiting, and the ring has no such operation. So it
-//! is called if the pages are in memory, or are predicted to be and there are few of them. On file
-//! systems that cannot report this, it is called unless it has stalled recently.
+//! `sendfile` has no mode that fails instead of waiting, and the ring has no operation for it. So
+//! the adaptive policy calls it only if the pages are in memory, or if the send is small and its
+//! pages are predicted to be in memory. On file systems that cannot report whether pages are in
+//! memory, it calls `sendfile` unless a send has stalled recently.
 #![allow(unsafe_code)]
 
 use super::aligned::AlignedBuf;
@@ -19,11 +20,11 @@ use std::time::Duration;
 
 /// The largest alignment that direct I/O needs on existing devices.
 const MAX_DIRECT_ALIGNMENT: usize = 4096;
-/// A send that takes longer than this, including the peer's part, was stalled by the device: even
-/// on a busy machine, the scheduler delays a thread for less time.
+/// A send that takes at least this long counts as stalled by the device. Even on a busy machine,
+/// the scheduler delays a thread for less time.
 const STALLED_SEND: Duration = Duration::from_millis(50);
-/// Maximum number of bytes in a send that relies on a prediction. Above this, checking the page
-/// cache costs next to nothing.
+/// Maximum number of bytes in a send that relies on a prediction. For larger sends, a check of the
+/// page cache costs little compared with the send.
 const MAX_PREDICTED_SEND_BYTES: u32 = 64 * 1024;
 
 /// A call that sends pages to a socket.
@@ -104,9 +105,10 @@ impl File {
         sent
     }
 
-    /// Returns true if the first and the last byte of a range can be read without waiting; what
-    /// lies between was usually read into memory together with them. Beyond the end of the file
-    /// nothing needs to be in memory. Returns `None` if the file system cannot report this.
+    /// Returns true if the first and the last byte of a range can be read without waiting. The
+    /// bytes between them have usually been read into memory at the same time. Beyond the end of
+    /// the file, nothing needs to be in memory. Returns `None` if the file system cannot report
+    /// this.
     fn is_cached(&self, site: &CallSite<'_>, offset: u64, len: u32) -> Option<bool> {
         let policy = &site.core.inline_policy;
         if !policy.supports_nowait(self.device) {
@@ -124,7 +126,7 @@ impl File {
                     policy.note_no_nowait(self.device);
                     return None;
                 }
-                // The kernel or a filter refuses such reads, or the file refuses all reads.
+                // The kernel or a filter refuses reads in this mode, or the file refuses all reads.
                 Err(error) if Errno::from_io_error(&error).is_some_and(may_be_refusal) => {
                     return None;
                 }
@@ -136,19 +138,20 @@ impl File {
         Some(true)
     }
 
-    /// Returns the number of bytes from an offset to the end, as of the file's first use. Returns
-    /// `None` if the length is not known.
+    /// Returns the number of bytes from an offset to the end that the file had when its length was
+    /// first needed. Returns `None` if the length is not known.
     pub(crate) fn expected_len(&self, offset: u64) -> Option<u64> {
         self.open.len().map(|len| len.saturating_sub(offset))
     }
 
-    /// Returns true if this is an ordinary file that ended at this offset at its first use.
+    /// Returns true if this is a regular file that ended at this offset when its length was first
+    /// needed.
     pub(crate) fn is_known_end(&self, offset: u64) -> bool {
         self.open.len() == Some(offset)
     }
 
-    /// Returns the current length of an ordinary file, as far as is known without asking another
-    /// machine. Returns `None` for other files.
+    /// Returns the current length of a regular file, as far as is known without asking a file
+    /// server. Returns `None` for other files.
     pub(crate) fn len_now(&self) -> Option<u64> {
         self.open.len_now()
     }
@@ -174,8 +177,8 @@ impl File {
         CallKind { device: self.device, class: Class::Send, bytes: 0 }
     }
 
-    /// Reads a piece to be sent. It is empty only at the end of the file. If such reads return
-    /// soon, the latency policy allows sending pages again.
+    /// Reads a piece to be sent. It is empty only at the end of the file. If these reads are quick,
+    /// the latency policy allows sending pages again.
     pub(crate) async fn read_piece(&self, offset: u64, len: usize) -> io::Result<Vec<u8>> {
         let core = &self.open.core;
         let began = core.kernel.now();
@@ -191,8 +194,8 @@ impl File {
         Ok(bytes)
     }
 
-    /// Reads without the page cache at any offset: also reads the bytes before the offset in its
-    /// block, and cuts them off.
+    /// Reads at any offset by direct I/O, which needs an aligned offset: starts at the beginning of
+    /// the block, and discards the bytes before `offset`.
     async fn read_aligned(&self, offset: u64, len: usize) -> io::Result<Vec<u8>> {
         let past = offset % MAX_DIRECT_ALIGNMENT as u64;
         let (read, bytes) =

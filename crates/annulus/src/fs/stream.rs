@@ -24,7 +24,8 @@ type InFlight<T> = Pin<Box<dyn Future<Output = T>>>;
 pub(crate) struct Unwritten {
     chunk: Chunk,
     done: usize,
-    /// The offset of the rest after a failure. Meanwhile, reads continue at the cursor.
+    /// After a failure, the offset at which the remaining bytes will be written. Reads may move the
+    /// cursor before that.
     offset: Option<u64>,
 }
 
@@ -62,10 +63,9 @@ impl Unwritten {
 /// including [`seek`](Self::seek).
 ///
 /// The stream reads ahead up to 64 KiB, and does not delay writes. A write begins after the last
-/// consumed byte, however much has been read ahead. Reads and writes that need not wait are made at
-/// once, as [`Policy`](super::Policy) describes. Pipes and terminals have no cursor, so their two
-/// directions do not wait for each other. The stream does not support direct I/O, which needs
-/// aligned memory.
+/// consumed byte, however much has been read ahead. [`Policy`](super::Policy) describes which reads
+/// and writes are made at once. Pipes and terminals have no cursor, so their reads and writes do
+/// not wait for each other. The stream does not support direct I/O, which needs aligned memory.
 ///
 /// ```
 /// use annulus::fs::File;
@@ -117,7 +117,7 @@ pub struct FileStream {
     /// Whether the write in flight ended without giving its bytes back.
     lost: bool,
     seeking: Option<(SeekFrom, InFlight<io::Result<u64>>)>,
-    /// Operations in flight wake all tasks that wait for the stream.
+    /// Wakes all tasks that wait for the stream.
     waker: Arc<SharedWaker>,
     /// A seek that begins when it is polled.
     #[cfg(feature = "tokio-io")]
@@ -167,7 +167,7 @@ impl FileStream {
     /// dropped after its first poll, the next call first completes the seek.
     ///
     /// # Errors
-    /// The errors of [`File::seek`], including those of a seek whose future was dropped; the error
+    /// The errors of [`File::seek`], also for an earlier seek whose future was dropped; the error
     /// of a write.
     pub async fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
         poll_fn(|cx| self.poll_seek(cx, to)).await
@@ -304,8 +304,7 @@ impl FileStream {
         self.next = read;
     }
 
-    /// Returns `Ready` once earlier writes are done and the next write will begin after the
-    /// consumed bytes.
+    /// Returns `Ready` once earlier writes are done and the cursor is after the last consumed byte.
     pub(crate) fn poll_write_next(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         ready!(self.poll_sought(cx))?;
         ready!(self.poll_written(cx))?;
@@ -333,8 +332,8 @@ impl FileStream {
         Ok(())
     }
 
-    /// Waits until everything queued has been written. A failed write is retried. Until its bytes
-    /// are in the file, this returns its error.
+    /// Waits until all queued bytes have been written. If an earlier write has failed, tries again
+    /// to write its bytes.
     pub(crate) fn poll_written(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         if self.lost {
             let text = "bytes queued for the file were lost with the task that was writing them";

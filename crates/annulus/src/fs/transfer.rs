@@ -38,7 +38,7 @@ impl<B: IoBufMut> Read<B> {
         (self.buf.bytes_total() - self.done).min(MAX_BYTES)
     }
 
-    /// Records the kernel's answer.
+    /// Records that the kernel has read `count` bytes.
     pub(super) fn filled(&mut self, count: u32) -> usize {
         let count = count as usize;
         // SAFETY: the kernel has written `count` bytes after the first `done`, which were already
@@ -88,8 +88,8 @@ impl File {
             consume_budget().await;
             return (Err(error), buf);
         }
-        // No future in between: moving the buffer into one and out of it costs a good part of a
-        // cached read.
+        // Does not await another future unless the read leaves the loop: moving the buffer into it
+        // and out again is a considerable part of the cost of a cached read.
         let mut args = Read { buf, done: 0, offset, guard: None };
         match self.try_read(&mut args) {
             Some(Ok(count)) => (Ok(count), args.buf),
@@ -115,8 +115,8 @@ impl File {
         }
     }
 
-    /// Reads at the cursor and moves it. Calls at the cursor that leave the loop run one after
-    /// another, including those of clones and those whose futures were dropped.
+    /// Reads at the cursor and moves it. If calls at the cursor are made off the loop, they run one
+    /// after another, even if they are made on clones or their futures are dropped.
     ///
     /// # Errors
     /// The errors of [`read_at`](Self::read_at).

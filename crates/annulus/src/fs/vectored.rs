@@ -166,10 +166,10 @@ impl File {
     }
 }
 
-/// Checks that one call takes this many vectors.
+/// Checks that one call can take this many vectors.
 ///
 /// # Errors
-/// `InvalidInput` for too many.
+/// `InvalidInput` for more than [`MAX_VECTORS`].
 fn check(vectors: &[IoVec]) -> io::Result<()> {
     if vectors.len() <= MAX_VECTORS {
         return Ok(());

@@ -14,7 +14,7 @@ use std::path::{Component, Path, PathBuf};
 
 /// Maximum number of symbolic links that Linux follows in a path.
 const MAX_LINKS: u32 = 40;
-/// Extra space for a read beyond the known length of a file.
+/// Extra space beyond the known length of a file, for the read that finds the end.
 const SPARE_BYTES: usize = 32;
 /// Step size for reading a file without a known length, such as those in `/proc`.
 const UNKNOWN_LENGTH_STEP_BYTES: usize = 64 * 1024;
@@ -80,7 +80,7 @@ impl File {
         }
     }
 
-    /// Makes room for the whole file, which is enough for the rest of it.
+    /// Reserves space for the length of the whole file. The rest of the file may be shorter.
     async fn reserve_rest(&self, buf: &mut Vec<u8>) -> io::Result<()> {
         let len = usize::try_from(self.metadata().await?.len()).map_err(|_| too_large())?;
         buf.try_reserve_exact(len.saturating_add(SPARE_BYTES)).map_err(|_| too_large())
@@ -270,11 +270,11 @@ pub async fn set_permissions(path: impl AsRef<Path>, permissions: Permissions) -
     Dir::working()?.set_permissions(path, permissions).await
 }
 
-/// Copies a file's bytes and permissions, replacing those of the target, and returns the number of
-/// bytes.
+/// Copies a file's bytes and permissions to another file, whose content is replaced, and returns
+/// the number of bytes.
 ///
-/// On the same device the kernel copies the bytes or makes both files share their blocks. Holes
-/// stay holes, as with `cp`. If the future is dropped, some of the bytes may have been copied.
+/// If possible, the kernel copies the bytes or makes both files share their blocks. Holes stay
+/// holes, as with `cp`. If the future is dropped, some of the bytes may have been copied.
 ///
 /// # Errors
 /// The errors of [`File::open`], [`File::create`] and [`File::write_at`], and `InvalidInput` if
