@@ -24,8 +24,8 @@ const COMMON_FLAGS: SetupFlags =
 /// Flags that every ring without SQ polling uses.
 const UNPOLLED_FLAGS: SetupFlags = COMMON_FLAGS.union(SetupFlags::TASKRUN_FLAG);
 
-/// The flags to try, from those of the newest kernel to those of the oldest with buffer rings. The
-/// builder tries the next set only after `EINVAL`.
+/// The flags to try, from the newest kernel's to the oldest kernel's with buffer rings. The builder
+/// tries the next set only after `EINVAL`.
 const FLAG_CANDIDATES: [SetupFlags; 3] = [
     UNPOLLED_FLAGS
         .union(SetupFlags::SINGLE_ISSUER)
@@ -35,8 +35,8 @@ const FLAG_CANDIDATES: [SetupFlags; 3] = [
     UNPOLLED_FLAGS.union(SetupFlags::COOP_TASKRUN),
 ];
 
-/// The flags to try with SQ polling. The kernel thread runs task work itself, so there is none to
-/// defer or to report.
+/// The flags to try with SQ polling. The kernel thread runs task work itself, so no work is
+/// deferred or reported.
 const SQPOLL_FLAG_CANDIDATES: [SetupFlags; 3] = [
     COMMON_FLAGS
         .union(SetupFlags::SQPOLL)

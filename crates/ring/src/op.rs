@@ -99,7 +99,7 @@ impl Connect {
 pub struct Poll {
     /// The descriptor to poll.
     pub fd: Fd,
-    /// The events to wait for, as [`poll`] bits.
+    /// The events to wait for: [`poll`] bits.
     pub events: u32,
 }
 
@@ -119,7 +119,7 @@ impl Poll {
 pub struct PollMulti {
     /// The descriptor to poll.
     pub fd: Fd,
-    /// The events to report, as [`poll`] bits.
+    /// The events to report: [`poll`] bits.
     pub events: u32,
 }
 
