@@ -1,5 +1,5 @@
-//! `annulus contender`: runs this program as a contender of a suite, which reads jobs and prints
-//! figures.
+//! `annulus contender`: acts as a contender of a suite, which reads jobs from standard input and
+//! prints figures.
 
 use annulus_lab::{file, nop};
 use anyhow::Result;

@@ -46,7 +46,6 @@ impl From<io::Error> for FrameError {
     }
 }
 
-/// Writes a message.
 pub(crate) fn write(mut writer: impl Write, message: &impl Serialize) -> Result<(), FrameError> {
     let mut bytes = vec![0; LENGTH_BYTES];
     serde_json::to_writer(&mut bytes, message).map_err(FrameError::Invalid)?;
@@ -85,17 +84,17 @@ pub(crate) struct Deadline {
 }
 
 impl Deadline {
-    /// Creates a connection with `limit` from now on.
+    /// Sets the deadline to `limit` from now.
     pub(crate) fn new(stream: TcpStream, limit: Duration) -> Deadline {
         Deadline { stream, until: clock::now().saturating_add(limit) }
     }
 
-    /// Allows `limit` from now on.
+    /// Moves the deadline to `limit` from now.
     pub(crate) fn restart(&mut self, limit: Duration) {
         self.until = clock::now().saturating_add(limit);
     }
 
-    /// Removes the limit, and returns the connection.
+    /// Removes the deadline, and returns the connection.
     pub(crate) fn into_unlimited(self) -> io::Result<TcpStream> {
         self.stream.set_read_timeout(None)?;
         self.stream.set_write_timeout(None)?;

@@ -1,6 +1,6 @@
 //! A minimal HTTP/1 server that answers one request per connection. The size of a request's head
-//! and the lifetime of its connection are limited, so that no client can hold much memory or block
-//! the rest for long. Request bodies are discarded.
+//! and the lifetime of its connection are limited, so that no client holds much memory or blocks
+//! other clients for long. Request bodies are discarded.
 
 use annulus::net::{TcpListener, TcpStream};
 use annulus::time;
@@ -10,8 +10,8 @@ use std::io;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// The maximum number of open connections; further ones wait in the backlog. A connection without a
-/// request is closed after [`HEAD_TIMEOUT`].
+/// The limit on open connections that callers set on the listener of [`serve`]. Further connections
+/// wait in the backlog. A connection without a request is closed after [`HEAD_TIMEOUT`].
 pub(crate) const MAX_CONNECTIONS: usize = 128;
 /// The maximum size of a request's head.
 const MAX_HEAD_BYTES: usize = 8 * 1024;
@@ -32,7 +32,6 @@ pub(crate) struct Request {
     has_body: bool,
 }
 
-/// An answer to a request.
 #[derive(Debug)]
 pub(crate) struct Answer {
     media_type: &'static str,
@@ -118,12 +117,11 @@ async fn read_head(stream: &mut TcpStream) -> io::Result<Option<Result<String, (
 }
 
 impl Answer {
-    /// Creates an answer with this media type and body.
     pub(crate) fn new(media_type: &'static str, body: String) -> Answer {
         Answer { media_type, headers: "", body }
     }
 
-    /// Adds header lines, each ending with CRLF.
+    /// Sets additional header lines, each ending with CRLF.
     pub(crate) fn with_headers(self, headers: &'static str) -> Answer {
         Answer { headers, ..self }
     }

@@ -1,7 +1,7 @@
 //! The annulus command: an echo server, a load generator, benchmarks, and a report on the machine.
 //! The binary only calls [`main`]; the library exists for the binary and the fuzz targets.
 
-// These macros panic when the stream cannot be written.
+// The denied macros panic if the stream cannot be written.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod agent;

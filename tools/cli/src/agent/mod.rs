@@ -1,7 +1,8 @@
-//! `annulus agent`: reports what a server on this machine uses to a load generator on another one.
+//! `annulus agent`: reports the resource usage of a server on this machine to a load generator on
+//! another machine.
 //!
-//! The agent only reads, and only about the processes given on its command line. Each connection
-//! has its own thread, with limits on time and message size.
+//! The agent changes nothing, and reports only on the processes named on its command line and their
+//! descendants. Each connection has its own thread, with limits on time and message size.
 
 mod process;
 pub(crate) mod protocol;
@@ -28,7 +29,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::thread;
 
-/// The maximum number of connections; further ones wait in the backlog.
+/// The maximum number of connections. Further connections wait in the listener's backlog.
 const MAX_CONNECTIONS: usize = 8;
 
 const AFTER_HELP: &str = "\
@@ -74,7 +75,6 @@ pub(crate) struct AgentArgs {
     tls_key: Option<PathBuf>,
 }
 
-/// State that all connections share.
 struct Agent {
     subject: Subject,
     token: Token,
@@ -119,7 +119,8 @@ pub(crate) fn run(args: AgentArgs) -> Result<ExitCode> {
         if is_full {
             continue;
         }
-        // A failed `accept` concerns one connection, or no connection is waiting.
+        // A failed `accept` is ignored: a signal may have ended `poll`, or the client may have
+        // gone.
         let Ok((stream, client)) = listener.accept() else { continue };
         let agent = Arc::clone(&agent);
         thread::spawn(move || agent.serve(stream, client));
@@ -163,7 +164,7 @@ impl Agent {
     }
 }
 
-/// Adds a remedy to an error of the TLS handshake.
+/// Explains an error of the TLS handshake, with a remedy where there is one.
 fn explain(error: anyhow::Error) -> anyhow::Error {
     let io = match error.downcast_ref() {
         Some(frames::FrameError::Io(io)) => io,

@@ -13,7 +13,7 @@ use std::str::FromStr;
 
 /// Where systemd keeps the control groups of its units.
 const CONTROL_GROUPS: &str = "/sys/fs/cgroup";
-/// The maximum depth of a unit's control group below the root, and of groups inside it.
+/// Limits how deep the search for a unit's control group, and for groups inside it, descends.
 const MAX_GROUP_DEPTH: usize = 8;
 
 /// What to observe, as given on the command line.
@@ -23,7 +23,7 @@ pub(super) enum Subject {
     Pid(u32),
     /// The processes of a systemd unit.
     Unit(String),
-    /// The processes that listen at this TCP port, and those that they have started.
+    /// The processes that listen on this TCP port, and those that they have started.
     Port(u16),
 }
 
@@ -67,7 +67,6 @@ impl fmt::Display for Subject {
     }
 }
 
-/// The processes that were found for a subject.
 #[derive(Debug)]
 pub(super) struct Processes {
     subject: Subject,
@@ -111,7 +110,8 @@ impl Processes {
         Ok(Processes { subject: subject.clone(), roots })
     }
 
-    /// Reads the figures of the processes.
+    /// Adds up the figures of all roots and their descendants. Returns `Gone` if a root has ended
+    /// or can no longer be read.
     pub(super) fn read(&self) -> Reading {
         let mut sum = Figures {
             at: clock::now().as_nanos() as u64,
@@ -202,7 +202,7 @@ fn calls_in(text: &str) -> Result<Calls> {
     Ok(Calls { read: value("syscr:")?, write: value("syscw:")? })
 }
 
-/// Returns the processes of a systemd unit.
+/// Returns the processes in a systemd unit's control group and in the groups inside it.
 fn processes_of_unit(groups: &Path, unit: &str) -> Result<Vec<u32>> {
     let group = find_group(groups, unit, MAX_GROUP_DEPTH).with_context(|| {
         format!(

@@ -10,12 +10,11 @@ use std::time::Duration;
 pub(crate) const PROTOCOL: &str = "annulus-agent";
 /// The maximum size of a message after the handshake.
 pub(crate) const MAX_MESSAGE_BYTES: usize = 16 << 10;
-/// How long the handshake may take.
+/// Time for the TLS handshake, the proof of the token and the first message.
 pub(crate) const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a connection may stay without a request before the agent ends it.
 pub(crate) const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A request to the agent.
 #[derive(Debug, Deserialize, Serialize)]
 pub(crate) enum Ask {
     Reading,
@@ -27,7 +26,7 @@ pub(crate) enum Observed {
     Process {
         /// The host name of the agent's machine.
         host: String,
-        /// The process as text.
+        /// The observed processes, formatted for the user.
         process: String,
     },
     Nothing(String),
@@ -50,7 +49,6 @@ pub(crate) struct Figures {
     pub(crate) cpu: u64,
     /// How often their threads were scheduled on a core.
     pub(crate) switches: u64,
-    /// Number of processes.
     pub(crate) processes: u64,
     pub(crate) resident_bytes: u64,
     /// Calls of the read and write families since the start of the processes, or why they are

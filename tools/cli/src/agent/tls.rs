@@ -19,7 +19,7 @@ const PREFIX: &str = "sha256:";
 const FINGERPRINT_BYTES: usize = 32;
 const PROVIDER_HAS_VERSIONS: &str = "ring does not support TLS 1.2 and 1.3";
 
-/// The SHA-256 hash of a certificate.
+/// The SHA-256 hash of a certificate in DER form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Fingerprint([u8; FINGERPRINT_BYTES]);
 
@@ -66,8 +66,9 @@ fn crypto() -> Arc<CryptoProvider> {
     Arc::new(provider::default_provider())
 }
 
-/// Returns the TLS settings of an agent and the fingerprint of its certificate. Without files
-/// (PEM), a self-signed certificate for `names` is created.
+/// Returns the TLS settings of an agent and the fingerprint of its certificate. `files` are a
+/// certificate chain and its private key (PEM). Without them, a self-signed certificate for `names`
+/// is created.
 pub(super) fn server(
     files: Option<[&Path; 2]>,
     names: Vec<String>,
@@ -106,8 +107,9 @@ fn read_key(path: &Path) -> Result<PrivateKeyDer<'static>> {
     key.with_context(|| format!("cannot use the private key in {} (PEM)", path.display()))
 }
 
-/// Returns the TLS settings of a client. It trusts the certificate with this fingerprint, or
-/// without one, the certificates that this system's roots have issued.
+/// Returns the TLS settings of a client. The client trusts only the certificate with this
+/// fingerprint. If no fingerprint is given, it trusts certificates issued by this system's root
+/// certificates.
 pub(crate) fn client(fingerprint: Option<Fingerprint>) -> Result<Arc<ClientConfig>> {
     let builder = ClientConfig::builder_with_provider(crypto())
         .with_safe_default_protocol_versions()
@@ -130,7 +132,7 @@ pub(crate) fn client(fingerprint: Option<Fingerprint>) -> Result<Arc<ClientConfi
     Ok(Arc::new(config))
 }
 
-/// Accepts one certificate, whatever its name, issuer and dates.
+/// Accepts only the certificate with this fingerprint, whatever its name, issuer and dates.
 #[derive(Debug)]
 struct Pinned {
     fingerprint: Fingerprint,

@@ -1,4 +1,4 @@
-//! Options that several benches share: cores, sizes, times.
+//! Options shared by several `annulus bench` commands.
 
 use crate::usage::UsageError;
 use annulus_lab::cores::Cores;
@@ -20,7 +20,8 @@ pub(crate) struct Pins {
 }
 
 impl Pins {
-    /// Returns the cores to use.
+    /// Fills in the cores that were not given. A core that this process may not use is a usage
+    /// error.
     pub(crate) fn choose(self) -> Result<Cores> {
         choose(("--server-pin", self.server_pin), ("--load-pin", self.load_pin))
     }

@@ -134,7 +134,7 @@ pub(crate) fn run(args: EchoArgs) -> Result<ExitCode> {
     measure::measure_one(setup, args.out, (args.json, args.verbose))
 }
 
-/// Returns our servers and the peers in `tools/peers`, here or in a parent directory.
+/// Returns the built-in servers and the peers in `tools/peers`, here or in a parent directory.
 pub(crate) fn catalogue() -> Catalogue {
     /// The arguments of `annulus echo`.
     #[derive(Parser)]
@@ -201,8 +201,8 @@ fn servers(args: &EchoArgs, transport: Transport, catalogue: &Catalogue) -> Resu
     Ok(chosen)
 }
 
-/// Returns every number of connections with every size, followed by the pairs. If only pairs are
-/// given, returns only them. A duplicate is an error.
+/// Returns every combination of --connections and --bytes, followed by the pairs of --cells. If
+/// only --cells is given, returns only its pairs. A duplicate is an error.
 fn cells(args: &EchoArgs) -> Result<Vec<Cell>> {
     let alone = args.connections.is_empty() && args.bytes.is_empty() && !args.cells.is_empty();
     let clients =

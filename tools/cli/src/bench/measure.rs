@@ -182,7 +182,7 @@ struct Output {
 }
 
 impl Output {
-    /// Prints text, unless JSON goes to standard output.
+    /// Text is printed unless JSON goes to standard output.
     fn new(json: Option<&JsonFile>, is_verbose: bool) -> Output {
         let prints_text = !json.is_some_and(JsonFile::is_stdout);
         Output { prints_text, is_verbose, reports: Vec::new() }
@@ -223,8 +223,9 @@ fn report_failure(name: &str, error: &anyhow::Error) -> String {
     name.to_owned()
 }
 
-/// Measures every comparison that is not finished, and adds the names of failed ones. Returns true
-/// if any verdict is decided.
+/// Measures every comparison that is not finished, and adds the names of failed ones to `failed`.
+/// Returns true if `subjects` is empty, or if any comparison has a decided verdict or was already
+/// finished.
 fn measure_all(
     (subjects, output): (Vec<Subject>, &mut Output),
     directory: &Path,
@@ -258,12 +259,13 @@ fn measure_all(
 struct MeasureOutcome {
     /// Why the first failed slice failed.
     failure: Option<String>,
-    /// Whether a verdict is decided. Also true if there are no verdicts, as for published tables.
+    /// Whether a verdict is decided. Also true if there are no verdicts, as for published tables,
+    /// and if the comparison was already finished.
     is_decided: bool,
 }
 
-/// Measures a comparison and prints its report. Does nothing if it is finished. Existing results of
-/// a different comparison are an error.
+/// Measures a comparison and prints its report. If it is already finished, only prints a note.
+/// Existing results of a different comparison are an error.
 fn measure(
     (subject, output): (Subject, &mut Output),
     directory: &Path,
@@ -302,7 +304,7 @@ fn measure(
     deliver(&results, output)
 }
 
-/// Prints the tables or the report, and keeps the report.
+/// Prints the tables of a suite or the report of a comparison, and keeps the report.
 fn deliver(results: &Results, output: &mut Output) -> Result<MeasureOutcome> {
     let report = results.report();
     let suite = results.suite();

@@ -12,8 +12,9 @@ const MAX_BASELINE_COLUMNS: usize = 17;
 /// Half the width of a bar, in characters.
 const HALF_BAR_COLUMNS: usize = 12;
 
-/// Formats the report: the answer, the ratios, the noise and the warnings, or with `is_verbose`
-/// every table instead of the ratios.
+/// Formats the report: the answer, one ratio per contender and cell, the noise and the warnings.
+/// With `is_verbose`, or without a primary metric, tables of all figures replace the ratios and the
+/// noise.
 pub(crate) fn report_text(report: &Report, is_verbose: bool) -> String {
     if let Some(sweep) = report.sweep.as_ref().filter(|_| !is_verbose) {
         return sweep_text(report, sweep);
@@ -88,7 +89,6 @@ fn noise(report: &Report) -> String {
     })
 }
 
-/// Describes in one line how the bench was measured.
 fn run(report: &Report) -> String {
     let Bench { plan, terms, .. } = &report.settings;
     let rounds = report.samples.iter().map(|slice| slice.round + 1).max().unwrap_or(0);
@@ -127,7 +127,7 @@ pub(crate) fn machine(environment: &Environment) -> String {
     format!("Linux {kernel}{comma}{cpu}")
 }
 
-/// Formats one table per cell with its verdict, or one table per metric.
+/// Formats one table per cell with its verdict, or with [`Layout::Matrix`] one table per column.
 pub(crate) fn tables(report: &Report) -> String {
     match report.settings.layout {
         Layout::Cells => cells(report),
@@ -186,12 +186,12 @@ fn cell_table(report: &Report, rows: &[&Row]) -> String {
     table(1, &lines)
 }
 
-/// Returns the row of a contender that is missing here.
+/// Returns the row of a contender that is missing on this machine.
 fn absent_row(name: &str, columns: usize) -> Vec<String> {
     [name.to_owned()].into_iter().chain(vec![NOT_MEASURED.to_owned(); columns]).collect()
 }
 
-/// Formats one row per cell, with one column per contender.
+/// Formats one table per column of the report, with one row per cell and one column per contender.
 fn matrix(report: &Report) -> String {
     let mut names: Vec<&String> = report.rows().map(|row| &row.contender).collect();
     names.dedup();

@@ -50,8 +50,8 @@ impl RunLock {
     }
 }
 
-/// The progress bar of one comparison, with the time left for all of them. It is shown on a
-/// terminal only, and drawn only between slices.
+/// The progress bar of one comparison, with the time left for all comparisons of the run. It is
+/// shown on a terminal only, and drawn only between slices.
 pub(crate) struct Progress<'a> {
     lock: &'a RunLock,
     bar: ProgressBar,
@@ -74,7 +74,7 @@ impl<'a> Progress<'a> {
         Progress { lock, bar, began: clock::now(), known, later, answer: String::new() }
     }
 
-    /// Estimates how long the rest takes from the average time of a slice.
+    /// Estimates the remaining time of the run from the average time of a slice.
     fn left(&self, done: usize, planned: usize) -> Duration {
         let measured = done.saturating_sub(self.known).max(1);
         let slice = (clock::now() - self.began) / measured as u32;

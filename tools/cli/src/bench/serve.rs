@@ -24,7 +24,8 @@ Examples:
   annulus bench serve lab-results/2026-11-23-quick
   annulus bench serve results --port 0        on a free port, which is printed";
 
-/// How long an answer may take: computing the page of large results takes time.
+/// How long a connection may take, from accept to close: generating the page of large results takes
+/// time.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Headers that make a browser reload the page.
@@ -90,8 +91,8 @@ async fn answer(directory: Arc<ResultsDirectory>, request: Request) -> Result<An
     }
 }
 
-/// Returns true if the Host header refers to the loopback. Any other name may belong to a website
-/// that resolves its name to this machine in order to read the results.
+/// Returns true if the Host header refers to the loopback interface. Any other name may belong to a
+/// website that resolves its name to this machine in order to read the results.
 fn is_loopback(host: &str) -> bool {
     let without_port = match host.rsplit_once(':') {
         Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,

@@ -205,7 +205,7 @@ impl ServerArgs {
     }
 }
 
-/// Sets up the comparison of a file or of a command line.
+/// Sets up a comparison that a file or the command line describes.
 pub(super) fn comparison_setup(comparison: Comparison, time: Duration, options: &Options) -> Setup {
     let name = comparison.name.clone();
     let [least, most] = ROUND_LIMITS;

@@ -13,7 +13,7 @@ use std::path::Path;
 
 /// The rounds of a suite.
 const SUITE_ROUNDS: u64 = 15;
-/// The rounds of a quick suite: as many as a verdict needs with 24 cells.
+/// The rounds of a quick suite: a verdict in a comparison of 24 cells needs this many.
 const QUICK_SUITE_ROUNDS: u64 = 10;
 
 /// The rounds of a quick sweep.
@@ -21,7 +21,7 @@ const QUICK_SWEEP_ROUNDS: u64 = 3;
 
 /// The name for every suite and every comparison of programs.
 pub(super) const ALL_SUBJECTS: &str = "all";
-/// The name for all of them, each shortened to a few minutes.
+/// The name for all subjects, each shortened to a few minutes.
 pub(super) const QUICK_SUBJECTS: &str = "quick";
 
 /// How to measure subjects.
@@ -102,7 +102,8 @@ pub(super) fn server_comparison(
 }
 
 impl Options {
-    /// Applies rounds, precision and selection. A suite already has its rounds.
+    /// Applies the quick cells, the selection, the rounds and the precision. `has_rounds` is true
+    /// for a suite, whose rounds are already set.
     fn adjust(&self, setup: &mut Setup, has_rounds: bool) -> Result<()> {
         if self.quick && setup.loads.iter().any(|load| load.is_quick) {
             setup.loads.retain(|load| load.is_quick);

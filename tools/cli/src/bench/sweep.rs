@@ -6,7 +6,7 @@ use annulus_lab::bench::{Curve, CurvePoint, NOT_MEASURED, Report, SweepReport};
 use annulus_load::stats::median;
 use annulus_page::text::{nanoseconds, number};
 
-/// Formats the answer, the rates and latencies of each server, and the warnings.
+/// Formats the answer, the rates and latencies of each server, the noise and the warnings.
 pub(super) fn sweep_text(report: &Report, sweep: &SweepReport) -> String {
     let answer: String = sweep.sentences().iter().map(|line| wrapped("", line)).collect();
     let mut text = answer;
@@ -66,7 +66,7 @@ fn row(point: &CurvePoint, has_failed: bool) -> Vec<String> {
 }
 
 /// Formats the median factor by which the p99 of the control differs from that of the first server
-/// at the same rate.
+/// at the same percentage of the peak.
 fn noise(sweep: &SweepReport) -> String {
     let ratios = sweep.curves.iter().filter(|curve| curve.is_control).flat_map(|control| {
         let first = sweep.curves.iter().find(|curve| curve.load == control.load);

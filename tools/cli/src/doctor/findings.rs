@@ -27,7 +27,6 @@ pub(super) struct Uring {
     pub(super) features: Vec<FeatureReport>,
 }
 
-/// One feature of io_uring.
 #[derive(Debug, Serialize)]
 pub(super) struct FeatureReport {
     pub(super) name: &'static str,

@@ -5,7 +5,6 @@ use annulus_driver::PoolSize;
 use annulus_kernel::{Limit as Bounds, Resource};
 use serde::Serialize;
 
-/// One limit with its value and meaning.
 #[derive(Debug, Serialize)]
 pub(super) struct Limit {
     pub(super) name: &'static str,
@@ -13,7 +12,6 @@ pub(super) struct Limit {
     pub(super) meaning: String,
 }
 
-/// Returns all limits.
 pub(super) fn gather() -> Vec<Limit> {
     let limit = |name, value: String, meaning: String| Limit { name, value, meaning };
     let set = |path| sysctl(path).unwrap_or_else(|| "absent".into());

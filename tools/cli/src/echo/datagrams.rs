@@ -33,13 +33,11 @@ pub(super) struct DatagramArgs {
 }
 
 impl DatagramArgs {
-    /// Returns the buffer size to request.
     fn buffer(&self) -> usize {
         self.socket_buffer.unwrap_or(8 << 20) as usize
     }
 }
 
-/// Echoes datagrams and counts them.
 #[derive(Debug, Default)]
 pub(super) struct DatagramEcho {
     count: Cell<u64>,
@@ -142,7 +140,7 @@ impl DatagramSocket for UnixDatagram {
         self.recv_from().await
     }
 
-    /// Returns `None`: the source of a Unix datagram cannot be forged.
+    /// Returns `None`: the source of a Unix datagram cannot be forged, so it is not checked.
     fn address(_: &UnixAddr) -> Option<&SocketAddr> {
         None
     }

@@ -1,6 +1,6 @@
-//! `--metrics`: serves the stats and traces of all workers over HTTP, on the first worker. The
-//! duration of a request and the number of connections are limited, so that no client can block the
-//! rest for long.
+//! `--metrics`: serves the stats and traces of all workers over HTTP, on the first worker. The time
+//! of a connection and the number of connections are limited, so that no client blocks others for
+//! long.
 
 use super::ask::ask_all;
 use super::{Listen, Plan};

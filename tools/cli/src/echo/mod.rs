@@ -149,7 +149,7 @@ struct Plan {
     datagrams: DatagramArgs,
     ring: RingArgs,
     recv_buffers: Option<u32>,
-    /// The number of buffers that fit, if the default does not.
+    /// The number of buffers that fit into the address space, if the default number does not.
     fewer_buffers: Option<u32>,
     memory: MemoryLimit,
     workers: usize,
@@ -341,7 +341,8 @@ impl Plan {
         }
     }
 
-    /// Returns the number of distinct CPUs that the workers use.
+    /// Returns the number of distinct CPUs that the workers use, or the number of workers if they
+    /// are not pinned.
     fn cpus(&self) -> usize {
         match &self.pinning {
             Pinning::On(cpus) => cpus.iter().collect::<BTreeSet<_>>().len(),

@@ -40,8 +40,8 @@ fn may_send_from(bound: &SocketAddr, source: &SocketAddr) -> bool {
 }
 
 /// Returns true if this machine has the address, that is, if a socket can be bound to it. Few
-/// datagrams get this far, and addresses may change, so the result is not cached. Any error but
-/// `AddrNotAvailable` counts as local.
+/// datagrams get this far, and addresses may change, so the result is not cached. An error other
+/// than `AddrNotAvailable` means that the address may be local, so it counts as local.
 fn is_local(source: SocketAddr, ip: IpAddr) -> bool {
     let any_port = match (source, ip) {
         // A link-local address belongs to an interface.

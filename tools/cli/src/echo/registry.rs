@@ -1,8 +1,9 @@
 //! The registry of connections and the rules for closing them, shared by tasks and threads.
-//! Connections have no timers. Each counts its activity, and a periodic sweep finds connections
-//! that have been inactive for the idle timeout or, after a signal, for a moment. Such a connection
-//! is first asked to send its remaining replies and close, and is aborted if it does not close in
-//! time.
+//!
+//! Connections have no timers. Each connection counts its activity, and a periodic sweep finds
+//! connections that have been inactive for the idle timeout or, during a shutdown, for
+//! `QUIESCENT_AFTER`. The sweep asks an inactive connection to send its remaining replies and
+//! close. If the connection does not close in time, a later sweep aborts it.
 
 use super::stats::Counts;
 use annulus_load::clock;
@@ -11,12 +12,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// After a signal, a connection without activity for this long is assumed to have nothing in
-/// flight. It is longer than a usual round-trip time.
+/// flight. The time is longer than a usual round trip.
 const QUIESCENT_AFTER: Duration = Duration::from_millis(250);
 /// Busy connections are also asked to close this long before the end of the shutdown timeout, or in
 /// its last quarter if that is shorter.
 const CLOSE_ALL_BEFORE_END: Duration = Duration::from_millis(100);
-/// How long a connection may take to close after the request.
+/// How long an idle connection may take to close after the request, unless the idle timeout is
+/// shorter.
 const CLOSE_TIMEOUT: Duration = Duration::from_millis(500);
 /// The interval between sweeps during a shutdown.
 pub(super) const SHUTDOWN_INTERVAL: Duration = Duration::from_millis(10);
@@ -45,13 +47,11 @@ pub(super) struct Traffic {
 }
 
 impl Traffic {
-    /// Counts a receive.
     pub(super) fn received(&self, bytes: usize) {
         add(&self.received, 1);
         add(&self.bytes, bytes as u64);
     }
 
-    /// Counts the answer to a receive.
     pub(super) fn answered(&self) {
         add(&self.answered, 1);
     }
@@ -78,7 +78,7 @@ fn add(counter: &AtomicU64, more: u64) {
 
 /// All open connections, and the totals of the closed ones.
 pub(super) struct Registry<G> {
-    /// Connections by number; numbers are reused. A map would use twice the memory.
+    /// Connections by number. Numbers are reused. A vector uses less memory than a map.
     entries: Vec<Option<Entry<G>>>,
     free: Vec<usize>,
     removed: Counts,
@@ -140,7 +140,7 @@ impl<G: Connection> Registry<G> {
         counts
     }
 
-    /// Returns the actions that are due now.
+    /// Returns the actions that are due now, and marks the connections that are asked to close.
     pub(super) fn sweep(&mut self, why: Sweep) -> Vec<Action<G>> {
         let now = clock::now();
         self.entries.iter_mut().flatten().filter_map(|entry| entry.due_action(why, now)).collect()
@@ -182,8 +182,8 @@ impl Sweep {
         }
     }
 
-    /// Returns true during a shutdown, when a connection with bytes to send may use the whole
-    /// timeout.
+    /// Returns true during a shutdown: a connection with bytes to send may then stay open until
+    /// shortly before the end of the timeout.
     fn keeps_busy_connections(self) -> bool {
         matches!(self, Sweep::ShuttingDown { .. })
     }

@@ -1,4 +1,4 @@
-//! Server options that require io_uring.
+//! Server options for io_uring.
 
 use super::mode::Mode;
 use crate::usage::UsageError;

@@ -22,7 +22,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-/// The time limit of each check, which usually takes microseconds.
+/// The time limit for an echo and for the end of a thread. Both usually take microseconds.
 const CALL_TIMEOUT: Duration = Duration::from_secs(5);
 /// The context of every error.
 const CANNOT_SERVE: &str = "cannot serve";
@@ -41,7 +41,8 @@ pub(super) fn with_threads() -> Result<()> {
     ended.recv_timeout(CALL_TIMEOUT).map_err(timed_out).map(drop)
 }
 
-/// Makes the calls of a server on a runtime, and echoes once on a temporary runtime.
+/// Echoes once on a temporary runtime. With the epoll driver, first makes each system call by
+/// itself, so that an error names the call.
 pub(super) fn on_runtime(choice: DriverChoice) -> Result<()> {
     // If the runtime cannot be built, the workers will report the error.
     let builder = Runtime::builder().driver(choice).shutdown_timeout(Duration::ZERO);

@@ -52,7 +52,7 @@ pub(super) struct Driver {
     #[serde(rename = "driver")]
     pub(super) name: String,
     pub(super) reason: String,
-    /// The counters of the driver; empty for threads.
+    /// The runtime's counters without its gauges; empty for threads.
     pub(super) counters: BTreeMap<&'static str, u64>,
 }
 

@@ -28,7 +28,6 @@ impl Acceptor {
     }
 }
 
-/// A connection.
 #[derive(Debug)]
 pub(super) enum Stream {
     Tcp(TcpStream),

@@ -85,8 +85,7 @@ fn explain(error: ShardError<anyhow::Error>, choice: DriverChoice) -> anyhow::Er
     }
 }
 
-/// Runs a worker until shutdown and returns its statistics. Fails if a listening task ends before
-/// that.
+/// Runs a worker until shutdown and returns its statistics. Fails if a listening task ends earlier.
 async fn run_worker(
     server: Rc<Server>,
     listeners: &[ShardedListener],
@@ -123,8 +122,8 @@ async fn run_worker(
 /// Tasks that end only when they fail.
 type ListenTasks = JoinSet<io::Result<()>>;
 
-/// Opens this worker's part of every listen address; returns the tasks and the addresses. Only the
-/// first worker serves anything but TCP.
+/// Opens this worker's listener or socket for every listen address; returns the tasks and the
+/// addresses. Only the first worker serves anything but TCP.
 fn open(
     server: &Rc<Server>,
     listeners: &[ShardedListener],
@@ -307,7 +306,7 @@ impl Server {
     }
 }
 
-/// A connection as its task owns it.
+/// The part of a connection that its task owns.
 struct ConnectionTask {
     stream: Stream,
     state: Rc<ConnectionState>,

@@ -1,4 +1,4 @@
-//! Echo on blocking threads, one per connection: the baseline of the published document on Rocket.
+//! Echo on blocking threads, one per connection, as a baseline for comparisons.
 
 use super::registry::{Connection, Registry, Sweep, Traffic};
 use super::self_test;
@@ -83,7 +83,7 @@ struct Server<'a> {
 impl<'a> Server<'a> {
     fn new(plan: &'a Plan, stop: &Stop) -> io::Result<Server<'a>> {
         let (wake_receiver, wake_sender) = UnixStream::pair().map_err(named("socketpair"))?;
-        // Non-blocking: if the buffer is full, the loop will wake even without another byte.
+        // Non-blocking: if the buffer is full, the unread bytes wake the loop anyway.
         wake_receiver.set_nonblocking(true).map_err(named("ioctl"))?;
         wake_sender.set_nonblocking(true).map_err(named("ioctl"))?;
         stop.write_byte_to(&wake_sender)?;
@@ -115,7 +115,7 @@ impl<'a> Server<'a> {
                 self.accept_some(&listener, room, &mut pause)?;
             }
             idle.into_iter().for_each(|why| self.sweep(why));
-            // Pairs with the store in the handler. The flag orders no other memory.
+            // Pairs with the store in the signal handler. The flag orders no other memory.
             if asked.swap(false, Ordering::SeqCst) {
                 let count = self.registry().count();
                 note(format_args!("annulus echo: {count} connections, each with a thread"));
@@ -247,7 +247,7 @@ impl Pause {
     }
 
     /// Starts a pause. Prints each reason only once: a shortage ends whenever a connection closes,
-    /// and returns with the next one.
+    /// and may return with the next connection.
     fn request(&mut self, error: &io::Error) {
         self.until = Some(clock::now() + RETRY_AFTER);
         if self.printed.insert(error.to_string()) {

@@ -1,4 +1,4 @@
-//! What the server uses, according to an agent on its machine.
+//! The resource usage of the server, as reported by an agent on its machine.
 
 use crate::agent::protocol::{
     Ask, Calls, Figures, HANDSHAKE_TIMEOUT, MAX_MESSAGE_BYTES, Observed, PROTOCOL, Reading,
@@ -66,7 +66,7 @@ impl AgentOptions {
 
 type Stream = StreamOwned<ClientConnection, Deadline>;
 
-/// A connection to an agent. A thread asks for figures regularly.
+/// A connection to an agent, and the thread that asks it for figures.
 pub(super) struct Agent {
     address: Address,
     host: String,
@@ -119,7 +119,8 @@ impl Agent {
         Ok(Agent { address, host, process, marks: Some(marks), thread, marked })
     }
 
-    /// Reads the figures now. [`Agent::add_to`] reports a failure.
+    /// Makes the thread read the figures, and waits until it has. [`Agent::add_to`] reports a
+    /// failure.
     fn mark(&self, mark: Mark) {
         let sent = self.marks.as_ref().is_some_and(|marks| marks.send(mark).is_ok());
         if sent {
@@ -179,7 +180,8 @@ fn usage(begin: &Figures, end: &Figures, peak_bytes: u64) -> ServerUsage {
     }
 }
 
-/// Asks for figures at each mark, and regularly between the first and the last one.
+/// Asks for figures at each mark, and whenever no mark has arrived for [`READING_PERIOD`]. Returns
+/// when the sender of the marks has been dropped.
 fn observe(
     stream: &mut Stream,
     marks: &Receiver<Mark>,
@@ -216,7 +218,7 @@ fn ask(stream: &mut Stream) -> Result<Figures, String> {
     }
 }
 
-/// An observer that also marks the start and the end of measuring for an agent.
+/// An observer that also makes the agent read figures when the measured window opens and closes.
 pub(super) struct WithAgent<'a> {
     pub(super) observer: &'a mut dyn Observer,
     pub(super) agent: Option<&'a Agent>,

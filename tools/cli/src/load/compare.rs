@@ -119,7 +119,6 @@ fn open(files: &[PathBuf]) -> Result<Vec<Recording>> {
     files.iter().map(|file| open_recording(file)).collect()
 }
 
-/// Reads the recording in a file.
 fn open_recording(path: &Path) -> Result<Recording> {
     Recording::open(path).map_err(|error| anyhow!("cannot read {}: {error}", path.display()))
 }

@@ -49,10 +49,9 @@ const HEADING: &str = "Metrics";
 
 /// A counter: its name, its description, and how to read it.
 type CounterFigure = (&'static str, &'static str, fn(&Interval) -> u64);
-/// The same for a histogram.
+/// A histogram: its name, its description, and how to read it.
 type HistogramFigure = (&'static str, &'static str, fn(&Interval) -> &Latencies);
 
-/// The counters.
 pub(super) const COUNTERS: [CounterFigure; 8] = [
     ("requests_sent_total", "Requests sent, including those sent again.", |total| total.sent),
     ("responses_total", "Complete replies.", |total| total.answered),
@@ -66,7 +65,6 @@ pub(super) const COUNTERS: [CounterFigure; 8] = [
     ("bytes_received_total", "Bytes received.", |total| total.bytes_received),
 ];
 
-/// The histograms.
 pub(super) const HISTOGRAMS: [HistogramFigure; 2] = [
     ("response_seconds", "Response times, from when requests were due.", |total| &total.response),
     ("service_seconds", "Service times, from when requests were sent.", |total| &total.service),

@@ -28,18 +28,18 @@ use ureq::tls::{Certificate, RootCerts, TlsConfig, TlsProvider};
 const METRICS_PATH: &str = "/v1/metrics";
 /// How long an export may take.
 const EXPORT_TIMEOUT: Duration = Duration::from_secs(10);
-/// The time between exports, and the variable that sets another one. The library's own default of a
-/// minute is longer than most loads.
+/// The time between exports, unless [`EXPORT_PERIOD_VARIABLE`] is set. The library's own default of
+/// a minute is longer than most loads.
 const EXPORT_PERIOD: Duration = Duration::from_secs(1);
 const EXPORT_PERIOD_VARIABLE: &str = "OTEL_METRIC_EXPORT_INTERVAL";
-/// The name of the service, and the variable that sets another one.
+/// The name of the service, unless [`SERVICE_NAME_VARIABLE`] is set.
 const SERVICE_NAME: &str = "annulus-load";
 const SERVICE_NAME_VARIABLE: &str = "OTEL_SERVICE_NAME";
 /// The attribute of the counter of HTTP statuses, by OpenTelemetry's conventions.
 const STATUS_ATTRIBUTE: &str = "http.response.status_code";
 
 /// The figures so far as instruments of OpenTelemetry's library. A thread of the library exports
-/// them every second.
+/// them regularly.
 #[derive(Debug)]
 pub(super) struct Otlp {
     provider: SdkMeterProvider,
@@ -87,7 +87,7 @@ impl Otlp {
         Ok(otlp)
     }
 
-    /// Adds an interval. An export that fails is reported once.
+    /// Adds an interval. Reports the first failed export, but no later ones.
     pub(super) fn add(&mut self, interval: &Interval) {
         for (counter, (_, _, of)) in self.counters.iter().zip(COUNTERS) {
             counter.add(of(interval), &[]);
@@ -115,7 +115,7 @@ impl Otlp {
     }
 }
 
-/// Exports the last figures.
+/// Exports the last figures, unless the first export has failed.
 impl Drop for Otlp {
     fn drop(&mut self) {
         if !self.is_accepted {
@@ -127,7 +127,7 @@ impl Drop for Otlp {
     }
 }
 
-/// Returns the URL to send metrics to. A collector's address has no path.
+/// Returns the URL to send metrics to: the usual path is added if the URL has none.
 fn endpoint(url: &Uri) -> Result<Uri> {
     let is_known = url.scheme_str().is_some_and(|scheme| ["http", "https"].contains(&scheme));
     ensure!(
@@ -141,7 +141,8 @@ fn endpoint(url: &Uri) -> Result<Uri> {
     Ok(Uri::from_parts(parts)?)
 }
 
-/// Returns the name of an instrument: that for Prometheus, with dots.
+/// Returns the name of an instrument: the Prometheus name with dots and without `_total` or
+/// `_seconds`.
 fn name(name: &str) -> String {
     let name = name.strip_suffix("_total").unwrap_or(name);
     format!("annulus.load.{}", name.strip_suffix("_seconds").unwrap_or(name))
@@ -224,7 +225,7 @@ impl Failure {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).last.clone()
     }
 
-    /// Returns the failure the first time that there is one.
+    /// Returns the latest failure the first time that a failure is known, and `None` afterwards.
     fn first(&self) -> Option<String> {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let first = state.last.clone().filter(|_| !state.is_reported);

@@ -7,7 +7,6 @@ use annulus_load::recording::{
 use annulus_page::text;
 use std::collections::BTreeMap;
 
-/// Formats the figures of a recording.
 pub(super) fn text(recording: &Recording) -> String {
     let mut text = Listing::new();
     let summary = recording.summary();
@@ -102,7 +101,7 @@ fn add_server(text: &mut Listing, server: &ServerUsage) {
     text.row("observed", &printable(&format!("{} on {}", server.process, server.host)));
 }
 
-/// Formats the result of one machine.
+/// Formats the result of one part.
 fn summary_of_part(part: &PartInfo) -> String {
     let name = format!("{} {}", part.part, printable(&part.host));
     if let Some(why) = &part.missing {
@@ -130,13 +129,13 @@ fn sent(summary: &Summary) -> String {
     )
 }
 
-/// Formats a count of something, which has its plural s after the first word.
+/// Formats a count and a noun phrase. The first word gets a plural s unless the count is 1.
 fn counted(count: u64, what: &str) -> String {
     let (first, rest) = what.split_at(what.find(' ').unwrap_or(what.len()));
     format!("{} {first}{}{rest}", thousands(count), if count == 1 { "" } else { "s" })
 }
 
-/// Formats how many requests were sent together.
+/// Formats how many requests were sent together: the share of each range of group sizes.
 fn together(sizes: &GroupSizes) -> String {
     let range = |&(least, count): &(u64, u64)| {
         let most = (2 * least - 1).min(sizes.max);
@@ -211,7 +210,7 @@ fn add_outcomes(text: &mut Listing, summary: &Summary, protocol: &str) {
     }
 }
 
-/// Adds response and service times, one line for each percentile with enough samples.
+/// Adds response and service times: min, mean, max, and each percentile with enough samples.
 fn add_latencies(text: &mut Listing, summary: &Summary) {
     let (response, service) = (&summary.latency_us, &summary.service_us);
     if response.samples == 0 {

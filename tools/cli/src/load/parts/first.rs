@@ -49,7 +49,7 @@ struct State {
     stopped: Option<String>,
 }
 
-/// Another part.
+/// A part other than the first.
 struct Other {
     part: Part,
     host: String,
@@ -340,7 +340,7 @@ fn gather(
         }
         let limit = Timespec::try_from(CHECK_PERIOD).context("cannot wait")?;
         let _ = poll(&mut [PollFd::new(listener, PollFlags::IN)], Some(&limit));
-        // A failed `accept` concerns one connection, or no connection is waiting.
+        // `accept` fails if no connection is waiting, or if the client has gone.
         let Ok((stream, address)) = listener.accept() else { continue };
         handshakes += 1;
         let (sender, token) = (sender.clone(), Arc::clone(&token));

@@ -1,4 +1,4 @@
-//! A part of a run other than the first: it follows the first one.
+//! The parts of a run other than the first. They start and stop when the first part says so.
 
 use super::protocol::{
     FromPart, HANDSHAKE_TIMEOUT, Join, MAX_JOIN_BYTES, MAX_MESSAGE_BYTES, PROTOCOL, Stage, ToPart,
@@ -23,7 +23,7 @@ use std::time::Duration;
 /// How often to check for signals while waiting, and the pause between attempts to connect.
 const CHECK_PERIOD: Duration = Duration::from_millis(50);
 
-/// A part that follows the first one, as the observer of its own run.
+/// The connection of this part to the first part, and the observer of this part's load.
 struct Follower {
     stop: Stop,
     stream: TcpStream,
@@ -72,7 +72,7 @@ pub(in crate::load) fn follow(meeting: Meeting, plan: &Plan) -> Result<ExitCode>
 }
 
 impl Follower {
-    /// Connects to the meeting point, where the first part may arrive later, and joins.
+    /// Waits for the first part to listen at the meeting point, connects, and joins the run.
     fn join(meeting: Meeting, plan: &Plan, stop: Stop) -> Result<Follower> {
         let Meeting { part, address, token, patience } = meeting;
         let stream = connect(&address, patience, &stop)?;

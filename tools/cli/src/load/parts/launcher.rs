@@ -7,7 +7,7 @@ use annulus_load::{InvalidValue, Part};
 struct Launcher {
     name: &'static str,
     rank: &'static str,
-    /// The first one that is set counts.
+    /// Variables for the number of processes. The first variable that is set counts.
     sizes: &'static [&'static str],
 }
 
