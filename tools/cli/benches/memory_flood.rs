@@ -1,7 +1,9 @@
-//! Measures the memory and latency of an echo server while many peers send without reading. It is
-//! the flood of the tests, larger and longer. Needs root and a memory control group. Environment:
-//! `COUNT` peers with socket buffers of `BUFFER` bytes, `ARGS` for the server, `PROGRAM` to run
-//! instead of the built one, and `QUIET` seconds at the end.
+//! Measures the memory and latency of an echo server while many peers send without reading. The
+//! flood is larger and longer than in the tests. Needs root and a memory control group.
+//!
+//! Environment variables: `COUNT` is the number of peers, `BUFFER` the size of their socket buffers
+//! in bytes, `ARGS` the server's arguments, `PROGRAM` the server to run instead of the one just
+//! built, and `QUIET` the length of the last phase in seconds.
 
 #![allow(dead_code, reason = "it shares helpers with the tests and does not use all")]
 

@@ -123,7 +123,8 @@ fn shortened(command: Command, path: &[&str], help: &'static ShortHelp) -> Comma
     let command = command.after_help(help.examples).after_long_help(notes.unwrap_or_default());
     command.mut_args(|arg| {
         let shown = help.arguments.iter().find(|(name, _)| *name == arg.get_id().as_str());
-        // A negative number is a value, so that the error says what is wrong with it.
+        // A negative number is parsed as a value, not as an option, so that the error says what is
+        // wrong with it.
         let takes_values = arg.get_action().takes_values() && !arg.is_positional();
         let arg = arg.allow_negative_numbers(takes_values);
         let full = arg.get_long_help().or(arg.get_help()).cloned().unwrap_or_default();
@@ -139,7 +140,7 @@ mod tests {
     use super::*;
     use clap::CommandFactory;
 
-    /// A terminal of 80 columns, with the prompt and the command above the help.
+    /// A short help has to fit into a terminal window, below the prompt and the command.
     const MAX_LINES: usize = 40;
 
     fn each_command(command: &mut Command, check: &mut dyn FnMut(&mut Command)) {

@@ -11,7 +11,8 @@ const MAX_NAME_COLUMNS: usize = 24;
 /// Space between columns.
 const COLUMN_GAP: usize = 2;
 
-/// Returns the paragraph after a mark, wrapped; continuation lines align with its first word.
+/// Formats a mark and a wrapped paragraph. Continuation lines align with the paragraph's first
+/// word.
 pub(crate) fn wrapped(mark: &str, paragraph: &str) -> String {
     let indent = " ".repeat(mark.chars().count());
     let options = textwrap::Options::new(TEXT_COLUMNS).initial_indent(mark);

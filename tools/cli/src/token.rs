@@ -25,7 +25,6 @@ const VERSION: u32 = 1;
 
 type Nonce = [u8; 32];
 
-/// A secret that both sides know.
 pub(crate) struct Token(hmac::Key);
 
 /// Hides the secret.
@@ -65,7 +64,7 @@ impl Token {
         Ok(Token(hmac::Key::new(hmac::HMAC_SHA256, text)))
     }
 
-    /// Returns the proof of `side` that it knows the token.
+    /// Returns the bytes with which `side` proves that it knows the token.
     fn proof(&self, protocol: &str, side: Side, nonces: [&Nonce; 2]) -> Vec<u8> {
         hmac::sign(&self.0, &proven(protocol, side, nonces)).as_ref().to_vec()
     }
@@ -97,7 +96,7 @@ struct Hello {
     nonce: Nonce,
 }
 
-/// The messages that follow.
+/// The messages after [`Hello`].
 #[derive(Deserialize, Serialize)]
 enum Greeting {
     Challenge(Nonce),

@@ -188,7 +188,7 @@ fn a_browser_shows_the_chart_of_a_comparison() {
     measure_all(&directory.join("echo.jsonl"), 7, 6, usize::MAX);
     assert_eq!(report(&[&directory]).code, Some(0));
     let html = fs::read_to_string(directory.join("echo.html")).unwrap();
-    // The chart of ratios, with one row per cell.
+    // The page has one chart: the ratios, with one row per cell.
     browser::check(browser, &directory, &html, 1);
 }
 

@@ -36,7 +36,8 @@ const REDIS_BENCHMARK_SCRIPT: &str = "#!/bin/sh\necho \"$*\" >>\"$0.starts\"\nSL
     echo '\"test\",\"rps\",\"avg_latency_ms\",\"p50_latency_ms\",\"p99_latency_ms\"'\n\
     echo '\"GET key:0\",\"50000.00\",\"0.03\",\"0.02\",\"0.09\"'\n";
 
-/// Like haproxy: listens where its configuration says if that has a target, but echoes instead.
+/// Like haproxy: listens where its configuration says, if the configuration has a target. Echoes
+/// instead of forwarding.
 const HAPROXY_SCRIPT: &str = "#!/bin/sh\n[ $(/bin/sed -n 's/.*server target 127.0.0.1:\\(.*\\)/\\1/p' \"$2\") -gt 0 ] || exit 1\n\
     exec ANNULUS echo --listen $(/bin/sed -n 's/.* bind \\([0-9.:]*\\).*/\\1/p' \"$2\")\n";
 
@@ -79,7 +80,8 @@ impl FakeInstallation {
         program(&self.0.join("tools/peers").join(configuration), &text);
     }
 
-    /// Returns the command `annulus bench`, which finds only the programs in the directory.
+    /// Returns the command `annulus bench`, which finds only the programs installed in this
+    /// directory.
     fn bench(&self, arguments: &str) -> Command {
         let mut bench = Command::new(ANNULUS);
         bench.arg("bench").args(arguments.split(' ')).args(["--out", "out"]);

@@ -8,7 +8,6 @@ use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The option for a load that is a program.
 const LOAD_COMMAND: &str = "--load-command";
 
 /// A test's directory, removed when dropped.
@@ -43,7 +42,7 @@ impl Directory {
         )
     }
 
-    /// Returns the lines of a file, or none if it does not exist.
+    /// Returns the lines of a file; a missing file has no lines.
     fn lines(&self, name: &str) -> Vec<String> {
         let text = fs::read_to_string(self.0.join(name)).unwrap_or_default();
         text.lines().map(str::to_owned).collect()
@@ -84,7 +83,8 @@ fn two_server_commands_are_compared_under_our_load() {
         &["tcp × 1 connection × depth 1", "4 connections", "one (control)", "CPU ÷ one"],
     );
     assert!(directory.0.join("results/one+two.jsonl").exists(), "{finished:?}");
-    // A different command must not reuse these results, and must not be started.
+    // A run with a different second command must not reuse these results, and must not start the
+    // command.
     let trace = format!("sh -c 'touch started; exec {}'", second.replace('\'', ""));
     let other = directory.compare(&[&[first, &*trace], &load[..], &names].concat());
     other.fails_with(
@@ -160,7 +160,8 @@ fn server_that_dies_under_a_load_command_costs_one_slice() {
     let server = "echo $$ >>pids\necho $$ >$1.pid\nANNULUS echo --listen 127.0.0.1:$1 &\n\
         while :; do sleep 0.01; done\n";
     let server = directory.write("server", server);
-    // The third run is the first slice, after a trial of the server and one of its control.
+    // The third run of the load is the first slice: the server and its control each have a trial
+    // before.
     let load = "echo run >>runs\n[ $(wc -l <runs) != 3 ] || { kill -9 $(cat $1.pid); exit 3; }\n\
         sleep 0.05\necho did 1000 a second in 1 s, p99 3 ms\n";
     let load = directory.write("load", load);
@@ -343,7 +344,8 @@ fn servers_file_is_measured_and_its_errors_name_the_line() {
 #[test]
 fn load_generators_are_compared_by_their_own_cpu_time() {
     let directory = Directory::new("clients");
-    // The slower one spends a good part of a second on a core, besides being the same load.
+    // This client first spends part of a second in a loop, and then runs the same load as the other
+    // client.
     let slow = directory.write(
         "slow",
         "i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done\nexec ANNULUS load \"$@\" --json -\n",

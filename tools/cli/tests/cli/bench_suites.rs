@@ -14,7 +14,7 @@ machine = ["paper"]
 commands = []
 "#;
 
-/// A table for a file suite.
+/// A table of a suite of kind `file`.
 const FILE_TABLE: &str = r#"kind = "file"
     [[table]]
     title = "a table"
@@ -327,7 +327,7 @@ fn truncated_run_resumes_and_a_finished_one_is_left_alone() {
     let third = nop(&["--out", "out"]);
     assert_eq!((third.code, third.stdout.as_str()), (Some(0), ""), "{third:?}");
     assert!(third.stderr.contains("is finished: remove it to measure again"), "{third:?}");
-    // Different options must not reuse its results.
+    // A run with another seed must not reuse the results.
     let other = nop(&["--out", "out", "--seed", "2"]);
     other.fails_with(
         2,
@@ -361,7 +361,7 @@ fn file_that_is_not_a_results_file_is_not_overwritten() {
     assert_eq!(fs::read_to_string(directory.0.join("out/small.jsonl")).unwrap(), "{}\n");
 }
 
-/// Returns a results file with all times of one contender multiplied.
+/// Returns a results file in which all times of one contender are multiplied by `times`.
 fn scale_times(text: &str, contender: u64, times: f64) -> String {
     let line = |line: &str| {
         let mut value: Value = serde_json::from_str(line).unwrap();
@@ -383,7 +383,7 @@ fn slower_run_is_worse_and_fails_the_exit_status() {
     let finished = directory.run(&["small.toml", "--rounds", "12", "--out", "old"]);
     assert_eq!(finished.code, Some(0), "{finished:?}");
     let old = fs::read_to_string(directory.0.join("old/small.jsonl")).unwrap();
-    // Both factors are far outside the noise, which `compare` estimates from the two halves of a
+    // The factors are far outside the noise, which `compare` estimates from the two halves of a
     // run.
     for (name, times) in [("worse", 20.0), ("better", 0.05)] {
         fs::create_dir(directory.0.join(name)).unwrap();
@@ -412,7 +412,8 @@ fn slower_run_is_worse_and_fails_the_exit_status() {
         of.next().unwrap()["verdict"].clone()
     };
     assert_eq!(verdict("threads"), "better");
-    // The values are equal; whether the verdict is decided depends on the noise of the machine.
+    // The figures of `tasks` are equal. Whether the verdict is decided depends on the noise of the
+    // machine.
     assert!(verdict("tasks") == "same" || verdict("tasks") == "undecided", "{better:?}");
 }
 

@@ -77,7 +77,8 @@ fn sweep_measures_peaks_first_and_resumes_at_the_same_rates() {
     assert!(csv.starts_with("contender,load,connections,depth,% of peak,metric,"), "{csv}");
     assert!(csv.lines().any(|line| line.starts_with("two,tcp,2,1,120,offered,")), "{csv}");
 
-    // Without its last slices, the run is unfinished. When resumed, it measures only those.
+    // Keeps only the header and the first 12 slices. The resumed run must not change these slices,
+    // and must measure the others.
     let kept: Vec<&str> = text.lines().take(1 + 12).collect();
     fs::write(&path, kept.join("\n") + "\n").unwrap();
     let other = [&[&*first, &*second][..], &LOAD, &names, &["--sweep"]].concat();

@@ -66,8 +66,8 @@ addEventListener("load", () => {
 });
 </script>"#;
 
-/// Options for running without a screen, as root, and with little shared memory. The final page is
-/// printed.
+/// Options for running without a screen, as root, and with little shared memory. The browser prints
+/// the page after its scripts have run.
 const HEADLESS_OPTIONS: [&str; 6] = [
     "--headless",
     "--no-sandbox",
@@ -77,8 +77,8 @@ const HEADLESS_OPTIONS: [&str; 6] = [
     "--dump-dom",
 ];
 
-/// Returns the name of an installed browser. Without one, prints that `test` is skipped; the line
-/// bypasses output capture.
+/// Returns the name of an installed browser that starts. Without one, prints that the test is
+/// skipped.
 pub(crate) fn find() -> Option<&'static str> {
     // An installed browser may still fail to start, for example in a container that denies it
     // system calls.

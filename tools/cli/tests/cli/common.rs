@@ -81,7 +81,8 @@ pub(crate) fn free_address() -> SocketAddr {
     TcpListener::bind(own).unwrap().local_addr().unwrap()
 }
 
-/// Gives jobs to one of our contenders; returns its exit status, answers and error output.
+/// Gives jobs to one of annulus's own contenders; returns its exit status, answers and error
+/// output.
 pub(crate) fn run_contender(
     bench: &str,
     contender: &str,
@@ -151,7 +152,7 @@ pub(crate) fn drivers() -> Vec<&'static str> {
     [runtime_drivers(), vec!["threads"]].concat()
 }
 
-/// Returns every driver of the runtime that works on this machine.
+/// Returns `auto` and every driver of the runtime that works on this machine.
 pub(crate) fn runtime_drivers() -> Vec<&'static str> {
     let mut drivers = vec!["auto", "epoll"];
     match annulus(["doctor", "--require", "uring"]).code {

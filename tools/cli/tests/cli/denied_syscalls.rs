@@ -141,7 +141,6 @@ fn server_that_may_not_write_serves_without_an_announcement() {
     }
 }
 
-/// With a denied ring, `auto` chooses epoll.
 #[test]
 fn auto_driver_falls_back_when_the_ring_is_denied() {
     for call in [libc::SYS_io_uring_setup, libc::SYS_io_uring_enter, libc::SYS_io_uring_register] {

@@ -1,5 +1,5 @@
 //! `annulus doctor`, and other commands while io_uring is blocked: they report which driver runs
-//! and why (invariant 16).
+//! and why.
 
 use crate::common::{Finished, Server, annulus, denied, finish, round_trip};
 use std::process::Command;

@@ -340,7 +340,7 @@ fn unknown_ipv6_zone_is_named() {
     annulus(["echo", "--listen", nowhere]).fails_with(1, &["is 'nowhere' an interface", "ip link"]);
 }
 
-/// A link-local address requires its zone. The interface is in the test's own namespace.
+/// A link-local address requires its zone. The interface is in the test's own network namespace.
 #[test]
 fn link_local_address_is_served_and_loaded() {
     let script = r#"
@@ -376,7 +376,7 @@ fn limit(server: &Server, resource: Resource, soft: Option<u64>) -> Option<u64> 
     prlimit(Some(server.pid()), resource, Rlimit { current: soft, maximum }).unwrap().current
 }
 
-/// When descriptors are short, a new connection waits, and the rest continue.
+/// When descriptors are short, a new connection waits, and other connections continue.
 #[test]
 fn threads_server_survives_a_shortage_of_descriptors() {
     let server = Server::start(&["--driver", "threads", "--stats", "-"]);
@@ -394,7 +394,7 @@ fn threads_server_survives_a_shortage_of_descriptors() {
     let mut back = [0; 5];
     three.read_exact(&mut back).unwrap();
     assert_eq!(&back, b"three");
-    // The shortage ends and returns.
+    // The next connection causes the shortage again, and it ends when another connection is closed.
     let mut four = server.connect();
     four.write_all(b"4").unwrap();
     drop(three);
@@ -426,8 +426,8 @@ fn shortage_of_descriptors_is_printed_once() {
     }
 }
 
-/// When no thread can be started for a connection, it is closed, and the rest continue. The limit
-/// of the address space prevents the stack of another thread.
+/// When no thread can be started for a connection, the server closes it, and other connections
+/// continue. The limit on the address space leaves no room for another thread's stack.
 #[test]
 fn threads_server_survives_a_thread_that_cannot_be_started() {
     let server = Server::start(&["--driver", "threads"]);

@@ -60,7 +60,7 @@ fn kill_bench(bench: &[&str], children: usize, signal: Signal) {
     command.arg("bench").args(bench).args(["--duration", "600"]).own_lock();
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
     let mut bench = command.spawn().unwrap();
-    // One more child is the shell that ends what contenders have started.
+    // The bench has one more child: a shell that ends the processes that contenders have started.
     let children = await_children(&mut bench, children + 1);
     let pid = Pid::from_child(&bench);
     // SIGQUIT would write a core file.
@@ -135,8 +135,8 @@ fn full_disk_ends_the_bench_which_resumes_once_there_is_room() {
     let directory = directory("full");
     let run = |limit: &str| {
         let mut command = Command::new("/bin/sh");
-        // The limit is in units of 512 bytes. Beyond it, a write fails, because the signal is
-        // ignored.
+        // The limit is in units of 512 bytes. Because SIGXFSZ is ignored, a write beyond the limit
+        // fails.
         command.args([
             "-c",
             &format!("trap '' XFSZ; ulimit -f {limit}; exec \"$0\" \"$@\""),

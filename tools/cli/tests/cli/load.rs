@@ -46,8 +46,9 @@ fn load_only(address: SocketAddr, args: &[&str]) -> Finished {
     annulus(short.iter().chain(args))
 }
 
-/// Runs three clients with a faulty server. Asserts exit status 1, and the kind of failure in the
-/// message and counted in the JSON.
+/// Runs three clients with a faulty server. Asserts exit status 1, and that the message and the
+/// JSON contain the kind of failure. A second run, without reconnecting, counts at most one failure
+/// per client.
 #[track_caller]
 fn assert_failure_kind(kind: &str, talk: fn(TcpStream), args: &[&str]) {
     let address = serve(talk);
@@ -125,8 +126,8 @@ fn pipeline_and_rate_are_recorded() {
         (json["run"]["pipeline"].as_u64(), json["run"]["rate"].as_f64()),
         (Some(16), Some(RATE))
     );
-    // No more than were due since the start. After a stall, the measured time may contain more
-    // responses than the rate allows.
+    // There are at most as many responses as messages were due since the start. After a stall, the
+    // measured time may contain more responses than the rate allows.
     let due = RATE * (clock::now() - began).as_secs_f64() + 4.0;
     assert!(json["responses"].as_f64().unwrap() <= due, "{due} were due: {json}");
 }

@@ -12,10 +12,11 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The number of replies before a test sends its signal. Usually the load is measuring by then.
+/// The number of replies after which a test first interrupts the load. Usually the load is
+/// measuring by then.
 const MIN_REPLIES: u64 = 200;
 
-/// Starts a load that would run for an hour.
+/// Starts a load that writes its results as JSON to standard output.
 fn start(args: &[&str]) -> Child {
     let mut command = Command::new(ANNULUS);
     command.arg("load").args(args).args(["--json", "-"]);
@@ -33,7 +34,7 @@ fn end_with(child: Child, signal: Signal) -> Finished {
     }
 }
 
-/// Starts a TCP server that counts received messages, and echoes them if `answers`.
+/// Starts a TCP server that counts its reads, and echoes the bytes if `answers`.
 fn tcp_server(answers: bool) -> (String, Arc<AtomicU64>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();

@@ -10,7 +10,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 /// One export: the path, the value of the header `x-token`, and the metrics.
 type Export = (String, String, Value);
 
-/// Receives one export and answers it with this status.
+/// Receives the exports of one connection and answers each with this status.
 fn receive(stream: std::net::TcpStream, status: u16, sender: &Sender<Export>) -> Option<()> {
     let mut stream = BufReader::new(stream);
     loop {
@@ -75,7 +75,7 @@ fn points(metrics: &Value, name: &str) -> Vec<Value> {
     found[kind]["dataPoints"].as_array().unwrap().clone()
 }
 
-/// Returns a number, which JSON has as text if it is long.
+/// Returns a number. The JSON of OTLP may contain it as a string.
 fn number(value: &Value) -> u64 {
     value.as_u64().unwrap_or_else(|| value.as_str().unwrap().parse().unwrap())
 }

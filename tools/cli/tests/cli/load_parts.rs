@@ -99,7 +99,7 @@ fn parts_of_three_launchers_send_exactly_the_planned_requests() {
     assert!(!first.stdout.contains(TOKEN), "the token is in the recording");
 }
 
-/// Under the launchers themselves, if they are installed; their variables alone are tested above.
+/// Runs the launchers themselves, if they are installed. Another test only sets their variables.
 #[test]
 fn real_launchers_start_parts_that_meet() {
     for (launcher, package) in [("mpirun.openmpi", "openmpi-bin"), ("mpiexec.hydra", "mpich")] {

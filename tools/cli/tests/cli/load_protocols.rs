@@ -16,7 +16,7 @@ struct SystemServer {
 
 impl SystemServer {
     /// Starts the program in its own directory and waits until it accepts connections. If it is
-    /// missing, prints that the test is skipped, bypassing output capture.
+    /// missing, prints that the test is skipped.
     fn start(
         name: &str,
         package: &str,
@@ -80,8 +80,8 @@ fn outcomes(args: &[&str]) -> Vec<String> {
     outcomes.as_object().unwrap().keys().cloned().collect()
 }
 
-/// Starts nginx with a file of 128 bytes. `listen` is appended to its listen directive; in it,
-/// `$ROOT` is its directory, which has a certificate for localhost.
+/// Starts nginx with a file of 128 bytes and a certificate for localhost. `listen` is appended to
+/// the listen directive, with `$ROOT` replaced by nginx's directory.
 fn nginx(address: SocketAddr, listen: &str) -> Option<SystemServer> {
     SystemServer::start("nginx", "nginx-light", address, |directory| {
         let root = directory.display();

@@ -85,7 +85,7 @@ fn datagram_and_per_connection_runs_are_recorded_and_comparable() {
     }
 }
 
-/// Every write to the device fails.
+/// Every write to `/dev/full` fails.
 #[test]
 fn full_disk_is_reported_and_the_results_are_shown() {
     let server = Server::start(&[]);

@@ -9,9 +9,10 @@ use std::rc::Rc;
 use tokio::runtime::Builder;
 use tokio::task::{LocalSet, spawn_local};
 
-/// One connection to a shop: `/login` with a user in the body sets a cookie, with which `/cart`
-/// answers with the user's name. Any other order or cookie gets status 403. The cookie `staff`
-/// belongs to `/staff` and is sent nowhere else, and `old` has expired.
+/// One connection to a shop. `/login` with a user in the body sets a cookie, and `/cart` with that
+/// cookie answers with the user's name. `/plain` always succeeds, and any other request gets status
+/// 403. A client must not send back the other cookies that `/login` sets: one belongs to `/staff`,
+/// one has expired, and one belongs to another domain.
 #[derive(Default)]
 struct Shop {
     user: String,
@@ -134,7 +135,6 @@ fn load(args: &[&str]) -> Finished {
     annulus(["load", "-c", "3", "-n", "90", "--json", "-"].iter().chain(args))
 }
 
-/// Over HTTP/1.1, and over HTTP/2.
 #[test]
 fn one_file_describes_a_session_with_cookies_and_data() {
     for (address, h2) in [(serve(), false), (serve_h2(), true)] {

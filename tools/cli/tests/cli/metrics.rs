@@ -128,7 +128,7 @@ fn silent_and_endless_clients_do_not_block_other_requests() {
     while endless.write_all(&[b'a'; 4096]).is_ok() {}
     let (status, _, _) = ask(&address, b"GET /metrics HTTP/1.1\r\n\r\n");
     assert_eq!(status, "HTTP/1.1 200 OK");
-    // Stopping does not wait for them.
+    // Stopping does not wait for these clients.
     assert_eq!(server.stop().code, Some(0));
     drop((silent, slow));
 }

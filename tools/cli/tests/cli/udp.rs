@@ -209,7 +209,8 @@ fn ones_sum(bytes: &[u8]) -> u16 {
     ((folded & 0xffff) + (folded >> 16)) as u16
 }
 
-/// The server would receive and answer its own answer to such a datagram, and so on forever.
+/// The source is the server's own address: without a check, the server would echo its own echo
+/// forever.
 #[test]
 fn forged_own_source_is_refused_and_counted() {
     let ways: [(&str, &[&str]); 3] = [("auto", &[]), ("epoll", &[]), ("auto", &["--segments"])];

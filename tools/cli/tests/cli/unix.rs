@@ -131,7 +131,7 @@ fn datagrams_to_paths_are_echoed_without_loss() {
             let received = socket.recv(&mut back).unwrap();
             assert!(back[..received] == datagram, "{length} bytes came back as {received}");
         }
-        // A socket without a name gets no answer, and does not disturb the rest.
+        // A socket without a name gets no answer, and does not disturb other sockets.
         UnixDatagram::unbound().unwrap().send_to(b"x", &path).unwrap();
         let address = datagram_address(&path);
         let load = ["load", &address, "-c", "5", "--pipeline", "4", "-d", "0.5"];

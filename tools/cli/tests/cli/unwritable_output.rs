@@ -45,7 +45,7 @@ fn run(args: &[&str], stdout: Sink, stderr: Sink) -> ExitStatus {
     annulus(args, stdout, stderr).status().unwrap()
 }
 
-/// Returns short runs of all commands that print to standard output.
+/// Returns short runs of commands that print to standard output.
 fn commands(server: &str, udp: &str) -> Vec<Vec<String>> {
     let timed = "-c 2 -d 0.1 --warm-up 0";
     let lines = [
@@ -110,7 +110,6 @@ fn unwritable_stderr_does_not_change_the_exit_status() {
     }
 }
 
-/// The announcement is lost, but the server serves.
 #[test]
 fn server_that_cannot_announce_itself_serves() {
     for driver in ["auto", "epoll", "threads"] {

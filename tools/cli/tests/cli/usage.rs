@@ -1,5 +1,5 @@
-//! Invariant 20: an error is one line with the value, the limit and the remedy; the exit status is
-//! 2 for usage errors and 1 for failures. Help is complete and fits 80 columns.
+//! An error is one line with the value, the limit and the remedy. The exit status is 2 for usage
+//! errors and 1 for failures. Help is complete and fits 80 columns.
 
 use crate::common::annulus;
 

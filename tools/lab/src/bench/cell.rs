@@ -65,7 +65,7 @@ impl Cell {
         Cell(rest)
     }
 
-    /// Returns the name of the first parameter.
+    /// Returns the name of the first parameter, or an empty string without parameters.
     pub fn first_name(&self) -> &str {
         self.0.keys().next().map_or("", String::as_str)
     }

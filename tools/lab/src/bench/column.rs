@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::metric::{Fold, Metric, Role};
 use super::record::Record;
 
-/// The combined values of a metric.
+/// The combined values of a metric for one contender in one cell.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct Figure {
     /// The median, or the sum; `null` if there are no values.
@@ -83,8 +83,8 @@ impl Column {
         }
     }
 
-    /// Returns true if the page's table of every figure has this column, which requires a metric
-    /// with a name.
+    /// Returns true if the page's table of every figure has this column. The table has no column
+    /// for the best round, and none for a metric without a label.
     pub(crate) fn is_on_page(self, metric: &Metric) -> bool {
         let decides = metric.role == Role::Primary || metric.columns.contains(&Column::Ratio);
         !metric.label().is_empty()

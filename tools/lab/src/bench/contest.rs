@@ -20,11 +20,12 @@ pub(super) const MAX_FAILED_SHARE: f64 = 0.2;
 const MAX_REFUSED_DIFFERENCE: f64 = 0.001;
 
 /// Contenders did different work if the larger reply exceeds the smaller one by more than this
-/// share plus these bytes, which allow for different headers.
+/// share plus [`MAX_REPLY_EXTRA_BYTES`], which allows for different headers.
 const MAX_REPLY_SIZE_RATIO: f64 = 0.25;
 const MAX_REPLY_EXTRA_BYTES: f64 = 512.0;
 
-/// Keys of a sample: the number of refused requests, and the total bytes of all replies.
+/// The key in a sample for the number of refused requests. [`RECEIVED_KEY`] is the key for the
+/// total bytes of all replies.
 pub(crate) const REFUSED_KEY: &str = "refused";
 pub(crate) const RECEIVED_KEY: &str = "received_bytes";
 
@@ -37,7 +38,6 @@ pub(super) fn control_failed(control: Ratio) -> bool {
     control.distance() > DEFAULT_MARGIN || control.half_width() > Some(MAX_CONTROL_HALF_WIDTH)
 }
 
-/// The contenders of one cell, compared by one metric.
 #[derive(Clone, Copy)]
 pub(super) struct Contest<'a> {
     pub(super) bench: &'a Bench,

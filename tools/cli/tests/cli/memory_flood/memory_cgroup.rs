@@ -11,7 +11,7 @@ use std::time::Duration;
 /// How long to retry removing a group whose processes are still ending.
 const REMOVE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The names of a hierarchy's files.
+/// The names of a control group's files, which depend on the version of the hierarchy.
 struct Files {
     limit: &'static str,
     usage: &'static str,
@@ -33,7 +33,6 @@ const V2_FILES: Files = Files {
     events: "memory.events",
 };
 
-/// A control group with a memory limit.
 pub(crate) struct MemoryCgroup {
     path: PathBuf,
     files: &'static Files,

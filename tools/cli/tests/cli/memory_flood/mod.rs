@@ -1,7 +1,7 @@
-//! Invariant 23 from outside: peers that send and never read, beside clients that do, on a server
-//! with little memory. Nothing is killed, the server's memory is bounded, every byte is correct,
-//! and the memory is released afterwards. `cargo bench -p annulus-cli --bench memory_flood` prints
-//! figures of a larger flood.
+//! Memory limits under a flood: peers that send and never read, beside clients that do read, on a
+//! server with little memory. No process is killed, the server's memory is bounded, every byte is
+//! correct, and the memory is released afterwards. `cargo bench -p annulus-cli --bench
+//! memory_flood` prints figures of a larger flood.
 
 pub(crate) mod flooding_peers;
 mod late_reader;
@@ -27,16 +27,18 @@ pub(crate) const CGROUP_LIMIT_BYTES: u64 = 256 * MIB;
 /// are restricted long before it.
 const SERVER_LIMIT: &str = "16M";
 const SERVER_LIMIT_BYTES: u64 = 16 * MIB;
-/// Memory of a server in addition to that limit: its code, its tasks, and what the allocator keeps.
+/// Memory of a server in addition to [`SERVER_LIMIT_BYTES`]: its code, its tasks, and what the
+/// allocator keeps.
 const MAX_OTHER_BYTES: u64 = 48 * MIB;
 /// The maximum memory of a server at rest.
 const MAX_RESTING_BYTES: u64 = 24 * MIB;
 const LIMITED_PEERS: usize = 300;
-/// Flooding peers of a server with the default limit, and the memory that it may use meanwhile.
+/// Flooding peers of a server with the default limit, which may use [`MAX_DEFAULT_BYTES`]
+/// meanwhile.
 const DEFAULT_PEERS: usize = 500;
 const MAX_DEFAULT_BYTES: u64 = 64 * MIB;
-/// How many floods to try: one of them must stay below the maximum. A server that waits for its
-/// core receives more per turn, and used 66 MiB beside twenty busy processes.
+/// How many floods to try: one of them must stay below the maximum. A server that has to wait for
+/// its core receives more per turn, so it may use more memory on a busy machine.
 const MAX_FLOODS: usize = 4;
 /// The size of a peer's socket buffers.
 const SOCKET_BUFFER_BYTES: usize = 16 << 10;
@@ -48,7 +50,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// How long any event may take before the test fails.
 const WAIT_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Returns a memory figure, such as `VmRSS`, from the status of the server's process.
+/// Returns a memory figure in bytes, such as `VmRSS`, from the status of the server's process.
 pub(crate) fn memory(server: &Server, name: &str) -> u64 {
     let path = format!("/proc/{}/status", server.pid().as_raw_nonzero());
     let status = std::fs::read_to_string(path).expect("cannot read the status of the server");
@@ -57,7 +59,7 @@ pub(crate) fn memory(server: &Server, name: &str) -> u64 {
     kib.and_then(|kib| kib.trim().parse::<u64>().ok()).expect("the figure is not in kB") * 1024
 }
 
-/// Waits until something holds, and fails after a while.
+/// Waits until `holds` returns true. Fails after [`WAIT_TIMEOUT`].
 #[track_caller]
 fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
     let deadline = clock::now() + WAIT_TIMEOUT;
@@ -79,7 +81,6 @@ fn group(driver: &str, limit: u64) -> Option<MemoryCgroup> {
     }
 }
 
-/// Returns true if a driver works here.
 fn driver_works(driver: &str) -> bool {
     drivers().contains(&driver)
 }
@@ -116,7 +117,7 @@ fn check_flood_is_bounded(driver: &str) {
     assert!(pauses > Some(0), "{driver}: no stream was paused: {said:?}");
 }
 
-/// With default options, the only limit is the machine's, which the flood does not reach.
+/// The default limit depends on the machine's memory, and the flood does not reach it.
 #[test]
 fn server_with_default_limits_and_500_flooding_peers_stays_small() {
     annulus_load::limits::reserve(2 * LIMITED_PEERS + DEFAULT_PEERS + 300)
