@@ -16,9 +16,10 @@ pub struct Cores {
 }
 
 impl Cores {
-    /// Chooses the cores that are not given from `allowed`, which must not be empty. Without given
-    /// cores, the server gets the first one. The other side gets the first core that shares no
-    /// hardware with that one, otherwise any other core, otherwise the same one.
+    /// Chooses the cores that are not given from `allowed`, which must not be empty. If neither
+    /// core is given, the server gets the first one. Any other choice depends on the core that is
+    /// known: the first core that shares no hardware with it, otherwise another core, otherwise the
+    /// same core.
     pub fn choose(allowed: &[usize], server: Option<usize>, load: Option<usize>) -> Cores {
         choose(allowed, server, load, siblings)
     }

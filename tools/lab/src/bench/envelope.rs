@@ -92,8 +92,8 @@ mod tests {
     use super::super::tests::{bench, sample};
     use super::*;
 
-    /// Returns two cells with this CPU time by contender and cell, without noise. The control
-    /// equals the first contender.
+    /// Returns a run of two cells without noise. `cpu` has the CPU time of each contender in each
+    /// cell. The control equals the first contender.
     fn run(names: &[&str], cpu: &[[f64; 2]]) -> (Bench, Record) {
         let mut bench = bench(names);
         bench.cells.push(Cell::new([("connections", 1.into()), ("bytes", 128.into())]));

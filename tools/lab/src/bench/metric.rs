@@ -81,9 +81,10 @@ pub enum Role {
     Compared,
     /// The ratio also decides whether the control equals the contender that it copies.
     Checked,
-    /// The ratio also decides the winner. A bench has one metric with this role.
+    /// The ratio decides the winner. A bench has at most one metric with this role.
     Primary,
-    /// The best contender wins only if its ratio is not worse than this.
+    /// The best contender by the primary metric wins only if its ratio of this metric is not worse
+    /// than this limit.
     Guard(f64),
 }
 
@@ -162,7 +163,8 @@ impl Metric {
         Metric { columns: Vec::new(), ..Metric::plain(key, "", Formula::number(key)) }
     }
 
-    /// Returns the name of the metric's values; empty if they are not shown.
+    /// Returns the title, or the noun if the metric has no title or no column of values. Empty for
+    /// a hidden metric.
     pub(crate) fn label(&self) -> &str {
         let is_shown = self.columns.contains(&Column::Value) || self.noun.is_empty();
         if is_shown && !self.title.is_empty() { &self.title } else { &self.noun }

@@ -402,7 +402,8 @@ pub(crate) mod tests {
         record
     }
 
-    /// Counts slices. In cell 1 the results depend on contender and round.
+    /// Counts slices, and fails the one with number `fails_at`. In cell 1 the results depend on
+    /// contender and round.
     #[derive(Default)]
     struct Counting {
         measured: usize,
@@ -434,7 +435,7 @@ pub(crate) mod tests {
         assert_eq!(so_far(0), None);
     }
 
-    /// Stops after a number of slices, and counts notifications.
+    /// Stops after `last` slices, and asserts that no more slices are done than planned.
     struct Listener {
         last: usize,
         done: usize,

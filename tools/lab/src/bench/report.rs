@@ -99,8 +99,8 @@ impl Report {
         Sides::of(&self.settings).name
     }
 
-    /// Returns the answer in words: a sentence per pair of sides; for a single contender, the
-    /// verdict on its control. A sweep has a sentence for each load.
+    /// Returns the answer in words: a sentence per pair of sides; for a single contender in a
+    /// single cell, the verdict on its control. A sweep has a sentence for each load.
     pub fn answer(&self) -> Vec<String> {
         if let Some(sweep) = &self.sweep {
             return sweep.sentences();
@@ -140,7 +140,7 @@ impl Report {
     }
 }
 
-/// The memory of one contender; `null` once it has ended.
+/// The memory of one contender. A reading is `null` if the contender had ended.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct Footprint {
     /// The contender.

@@ -2,8 +2,8 @@
 //!
 //! A shared machine can be slow for many seconds at a time. Short slices in rounds spread such a
 //! period over all contenders. Within a round, the slices of one cell are consecutive because they
-//! are compared with each other. Each round draws a new order, so that no contender always follows
-//! the same one.
+//! are compared with each other. Each round draws a new order, so that no contender always has the
+//! same predecessor.
 
 use serde::{Deserialize, Serialize};
 

@@ -2,8 +2,8 @@
 
 use super::Bench;
 
-/// The names of contenders that are annulus. If no other program takes part, the first of them that
-/// takes part is the subject.
+/// The names of contenders that are annulus. If no other program takes part, the subject is the
+/// first of these that takes part.
 const OWN_CONTENDERS: [&str; 12] = [
     "annulus",
     "uring",
@@ -22,7 +22,7 @@ const OWN_CONTENDERS: [&str; 12] = [
 /// The prefix of contenders that are annulus with another mode of the ring.
 const OWN_MODE_PREFIX: &str = "uring+";
 
-/// The name of our side if it competes with other programs.
+/// The name of annulus's side if it competes with other programs.
 const OWN_NAME: &str = "annulus";
 
 /// The maximum number of rivals that are compared one by one.

@@ -1,5 +1,5 @@
-//! Invariant 21: no winner without an interval that supports it. Simulated runs, with contenders of
-//! known cost, show how often verdicts and intervals are wrong.
+//! No contender wins without an interval that supports it. Simulated runs, with contenders of known
+//! cost, show how often verdicts and intervals are wrong.
 //!
 //! This command prints the figures of ADR 0050: `cargo test --release -p annulus-lab simulated --
 //! --nocapture --include-ignored`.
@@ -158,7 +158,7 @@ fn equal_contenders_in_many_cells_rarely_have_a_winner() {
     }
 }
 
-/// The rule in three figures, with the default number of rounds. Equal contenders are called
+/// Checks the documented error rates with the default number of rounds. Equal contenders are called
 /// different in at most 5 % of 1000 runs. A difference of 10 % is found in at least 90 %. A
 /// difference of 1.5 % decides no run on a quiet machine, and at most 2 of 1000 on others.
 #[test]

@@ -9,7 +9,7 @@ use super::record::Record;
 use super::sides::Sides;
 use super::verdict::CellVerdict;
 
-/// The maximum number of cells, and of rivals, that a sentence lists.
+/// The maximum number of cells that a sentence lists.
 const MAX_NAMED_CELLS: usize = 2;
 const MAX_NAMED_RIVALS: usize = 3;
 
@@ -31,7 +31,7 @@ pub struct Summary {
 pub struct Counts {
     /// The subject is better.
     pub better: usize,
-    /// Both are the same within 3 %.
+    /// The subject and its rival are the same within 3 %.
     pub same: usize,
     /// The subject is worse.
     pub worse: usize,
@@ -222,8 +222,8 @@ mod tests {
         assert_eq!(found.sentences, [sentence]);
     }
 
-    /// The rival takes less CPU, but answers fewer requests per second. It does not win against
-    /// another program, but our loss to it counts.
+    /// The rival takes less CPU, but answers fewer requests per second, so it does not win. If the
+    /// other contender is annulus, its loss counts anyway.
     #[test]
     fn own_losses_count_even_if_the_rival_is_slow() {
         let counts = |names: &[&str]| {

@@ -1,5 +1,5 @@
-//! Latency against rate: every contender at shares of its own peak, and the rate up to which it
-//! keeps a limit.
+//! Latency against rate: measures every contender at shares of its own peak, and finds the rate up
+//! to which the contender keeps a limit.
 //!
 //! The cells of a sweep are pairs of a load and a share of the peak. A cell without a share is the
 //! closed loop that measures the peaks of its load. All rounds of these cells come first. The
@@ -27,10 +27,10 @@ pub(crate) const PERCENTS: [u64; 12] = [10, 20, 30, 40, 50, 60, 70, 80, 90, 100,
 /// peaks.
 pub(crate) const PERCENT_PARAMETER: &str = "% of peak";
 
-/// The name of a number in a sample: the requests per second at which the load was due.
+/// The name of a number in a sample: the requests per second that were due.
 pub(crate) const OFFERED_KEY: &str = "offered";
 
-/// The latencies that a limit may be about, and their names in a sample.
+/// The latencies to which a limit may refer, and their names in a sample.
 const LATENCIES: [(&str, &str); 4] =
     [("mean", "mean_us"), ("p50", "p50_us"), ("p99", "p99_us"), ("p99.9", "p99_9_us")];
 
@@ -40,7 +40,7 @@ pub type OfferedRates = BTreeMap<(usize, usize), Result<f64, String>>;
 /// A sweep over rates.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct Sweep {
-    /// The limit up to which each contender's rate is determined.
+    /// The latency limit. The sweep finds the rate up to which each contender keeps it.
     pub limit: Option<SweepLimit>,
 }
 
@@ -242,7 +242,7 @@ pub struct CurvePoint {
     pub failed: usize,
     /// Whether so many failed that the limit counts as broken.
     pub has_failed: bool,
-    /// Why the first of them failed.
+    /// Why the first failed slice failed.
     pub error: Option<String>,
     /// Whether the limit is kept.
     pub keeps_limit: Option<bool>,
@@ -255,11 +255,11 @@ pub struct Kept {
     /// highest measured rate if none breaks it. Between the last rate that keeps it and the first
     /// that breaks it, the logarithm of the latency is interpolated.
     pub up_to: f64,
-    /// The same as a share of the peak.
+    /// `up_to` as a share of the peak: 1 is the peak.
     pub share_of_peak: f64,
-    /// The first measured rate that breaks it.
+    /// The first measured rate that breaks the limit.
     pub broken_at: Option<f64>,
-    /// Whether too many slices failed at that rate.
+    /// Whether too many slices failed at `broken_at`.
     pub failed: bool,
 }
 
@@ -453,8 +453,8 @@ impl Kept {
     }
 }
 
-/// Returns the rate at which the latency crosses the limit between two points, or `None` if a
-/// latency is unknown or slices failed.
+/// Returns the rate at which the latency crosses the limit between two points. Returns `None` if a
+/// latency is unknown, if the latency does not grow, or if too many slices failed.
 fn crossing(limit: &SweepLimit, last: &CurvePoint, next: &CurvePoint) -> Option<f64> {
     let (low, high) = (last.latency(limit.key())?, next.latency(limit.key())?);
     let known = !next.has_failed && low > 0.0 && high > low;

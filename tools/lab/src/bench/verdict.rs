@@ -10,12 +10,12 @@ use super::metric::{Better, Metric, Role};
 use super::record::Record;
 use super::sides::Sides;
 
-/// The verdict on a cell. Text, pages and pictures all count these.
+/// The verdict on a cell. Text, pages and pictures all count these verdicts.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct CellVerdict {
     /// The cell.
     pub cell: Cell,
-    /// The best contender of the subject's side in this cell, such as one of our drivers.
+    /// The best contender of the subject's side in this cell, such as one of annulus's drivers.
     pub contender: String,
     /// The best rival in this cell; `null` if there is only one contender.
     pub rival: Option<String>,
@@ -24,7 +24,7 @@ pub struct CellVerdict {
     pub cost: Option<Ratio>,
     /// The verdict on the contender, compared with the rival.
     pub verdict: Verdict,
-    /// The side that is better: the contender or the rival.
+    /// The better of contender and rival; `null` if neither is better.
     pub winner: Option<String>,
     /// The verdict as a sentence that starts with its name.
     pub text: String,
@@ -67,8 +67,8 @@ impl CellVerdict {
     }
 }
 
-/// The ratio if a sample lacks a number of the metric. It satisfies every guard, and decides
-/// nothing without an interval.
+/// Replaces a ratio that is unknown because samples lack a number of the metric. NaN satisfies
+/// every guard, and a ratio without an interval decides nothing.
 const NO_RATIO: Ratio = Ratio { median: f64::NAN, interval: None };
 
 type Decision = (Verdict, String);
@@ -80,7 +80,7 @@ struct Judge<'a> {
 }
 
 impl Judge<'_> {
-    /// Decides between the best of our side and the best rival.
+    /// Decides between the best contender of the subject's side and the best rival.
     fn decide(&self, ours: usize, rival: Option<usize>) -> Decision {
         if let Some(why) = self.contest.void() {
             return (Verdict::Void, format!("void: {why}"));
@@ -103,7 +103,8 @@ impl Judge<'_> {
         (rounds < needed).then_some((Verdict::Undecided, text))
     }
 
-    /// Compares the two. All contenders and the control have enough rounds for an interval.
+    /// Compares a contender with its best rival, or with its control if there is no rival. All
+    /// contenders and the control have enough rounds for an interval.
     fn compare(&self, ours: usize, rival: Option<usize>) -> Decision {
         let control = self.contest.control().unwrap_or(NO_RATIO);
         let Some(rival) = rival else {
@@ -128,8 +129,9 @@ impl Judge<'_> {
         };
         match verdict {
             Verdict::Void => (verdict, void_control(control)),
-            // Less CPU time alone does not win, because a contender that delays work in batches
-            // uses less. Our own losses to other programs count even so.
+            // Less CPU time alone does not win: a contender can save CPU time by delaying work
+            // until it can handle a batch. A loss of annulus to another program counts even if that
+            // program violates a guard.
             Verdict::Better | Verdict::Worse
                 if self.fails_guard(better, worse)
                     && (verdict == Verdict::Better || !self.sides.is_own()) =>
@@ -174,7 +176,7 @@ impl Judge<'_> {
         })
     }
 
-    /// Returns true if a contender that takes less of the primary metric is worse by a guard.
+    /// Returns true if the better contender by the primary metric violates a guard.
     fn fails_guard(&self, better: usize, worse: usize) -> bool {
         self.guards().any(|(guard, limit)| {
             let median = self.ratio(guard, better, worse).median;
@@ -211,7 +213,7 @@ mod tests {
         CellVerdict::of(&bench(names), record, 0).expect("the cell has no verdict")
     }
 
-    /// Fifteen rounds in which the CPU times vary by a few thousandths.
+    /// Returns the verdict on fifteen rounds in which the CPU times vary by a few thousandths.
     fn verdict(names: &[&str], cpu: impl Fn(usize) -> f64) -> CellVerdict {
         let noise = |index: usize, round: usize| 1.0 + ((index * 7 + round * 5) % 11) as f64 / 2e3;
         let strays = |index: usize, round: usize| cpu(index) * noise(index, round);

@@ -23,7 +23,6 @@ const OUTPUT_END_TIMEOUT: Duration = Duration::from_secs(2);
 pub(super) struct ClientRun {
     pub(super) printed: String,
     pub(super) took: Duration,
-    /// The CPU time that it used.
     cpu: Duration,
     program: String,
 }
@@ -66,7 +65,8 @@ impl ClientRun {
     /// Returns the sample in the output, with the CPU time and the share of the core.
     ///
     /// # Errors
-    /// If the output cannot be read, a request failed, or no request was answered.
+    /// If the output cannot be read, a request failed, every reply is a refusal, or no request was
+    /// answered.
     pub(super) fn sample(&self, parser: &Parser, requests: Option<u64>) -> Result<Sample, String> {
         let sample = parser.sample(&self.printed, requests, self.took);
         let mut sample = sample.map_err(|why| format!("the output of {} {why}", self.program))?;
@@ -102,7 +102,6 @@ done = function(summary, latency)
 end
 ";
 
-/// Returns the Lua script.
 fn wrk_script(depth: u64) -> String {
     let pipelined = format!(
         "init = function(args)\n  all = string.rep(wrk.format(), {depth})\nend\nrequest = function() return all end\n"

@@ -1,4 +1,4 @@
-//! Our own load of a broadcast as the client of a slice.
+//! The client of a slice that is annulus's own load of a broadcast.
 
 use std::time::Duration;
 
@@ -8,7 +8,8 @@ use annulus_load::{Observer, ServerAddress};
 use crate::bench::{CLIENT_CPU_SHARE, Sample};
 use crate::describe::{DEFAULT_WARM_UP, Load};
 
-/// Runs a broadcast and returns its sample. Latency counts until the last subscriber has a message.
+/// Runs a broadcast and returns its sample. The latency of a message counts until the last
+/// subscriber has received it.
 pub(super) fn run(
     load: &Load,
     message_bytes: usize,

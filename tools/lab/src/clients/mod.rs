@@ -1,4 +1,4 @@
-//! The clients: our load, and programs.
+//! The clients of a slice: annulus's own loads, and other programs.
 
 mod command;
 mod fan_out;
@@ -13,11 +13,11 @@ use crate::bench::{Sample, rate};
 use crate::describe::{Client, Load, Parser, filled, has};
 use crate::server::one_line;
 
-/// Requests, multiplied by the depth, of the short run that determines the number of requests of a
-/// slice.
+/// The number of requests, before it is multiplied by the depth, in the short run that determines
+/// the number of requests of a slice.
 const PROBE_REQUESTS: u64 = 1000;
 
-/// The highest plausible rate. A run that is too short to be timed would have an infinite one.
+/// The highest plausible rate. A run that is too short to be timed would have an infinite rate.
 const MAX_REQUESTS_PER_SECOND: f64 = 1e8;
 
 /// How much longer than the slice a client may run.
@@ -36,7 +36,7 @@ pub(crate) struct Clients {
     pub(crate) core: Option<usize>,
     /// How long clients that are programs run.
     pub(crate) time: Duration,
-    /// The maximum time of our own load.
+    /// The maximum time of annulus's own loads.
     pub(crate) max_time: Duration,
     /// The directory for their scripts.
     pub(crate) directory: PathBuf,

@@ -1,4 +1,4 @@
-//! Our own load as the client of a slice.
+//! The client of a slice that is annulus's own load of requests.
 
 use annulus_load::recording::{Latencies, Recording, WorkloadKind};
 use annulus_load::{Observer, Plan, Streams, Workload};
@@ -14,6 +14,7 @@ pub(super) fn run(plan: &Plan, observer: &mut dyn Observer) -> Result<Sample, St
 }
 
 /// Rejects a slice with any error, because the remaining requests are faster than they should be.
+/// Also rejects a slice in which every reply is a refusal.
 fn accept(recording: &Recording) -> Result<(), String> {
     let errors = recording.errors.iter().map(|(kind, count)| format!("{count} × {kind}"));
     let errors = errors.collect::<Vec<_>>().join(", ");

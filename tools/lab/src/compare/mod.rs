@@ -101,11 +101,12 @@ pub struct Change {
     pub old: f64,
     /// The new median.
     pub new: f64,
-    /// New ÷ old, with an interval that is valid jointly with all others. With a reference, it is
-    /// the quotient of the ratios to it.
+    /// New ÷ old, with an interval that is valid jointly with all others. With a reference, new and
+    /// old are ratios to the reference.
     pub ratio: Ratio,
     /// The noise of the machine in either run: the largest deviation of a control from the
-    /// contender that it copies, or of the second half of a run from its first. 0.03 is 3 %.
+    /// contender that it copies, or without a reference, of the second half of a run from its
+    /// first. 0.03 is 3 %.
     pub noise: f64,
     /// The verdict that the interval supports; also undecided when noise hides a difference.
     pub verdict: Verdict,

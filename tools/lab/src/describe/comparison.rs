@@ -508,8 +508,7 @@ mod tests {
         assert_eq!(cells, ["http × 1 connection × depth 1", "http × 50 connections × depth 1"]);
     }
 
-    /// In one measurement, a running, unpinned server took 1/22 of the time of the same program
-    /// pinned to one core.
+    /// If only one of two servers were pinned, their comparison would be unfair.
     #[test]
     fn nothing_is_pinned_if_only_one_server_already_runs() {
         let comparison = small(SMALL).expect("the comparison is invalid");

@@ -34,16 +34,16 @@ pub(super) const UNIX_PREFIX: &str = "unix:";
 /// files to serve; `{target}`, the address of an echo server, for proxies; `{service}`, the
 /// protocol to speak; `{module}`, the path of the library in the key `module`.
 ///
-/// With the key `peer`, the script of that peer builds the program, which announces its address. If
-/// any other command and its configuration have no `{port}`, the key `port` sets the port on which
-/// it listens; without the key, the port is looked up among the sockets of its processes. A server
-/// is ready only after one of its outputs contains the text in `ready`. `variables` are set in its
-/// environment.
+/// With the key `peer`, the script of that peer builds the program, which announces its address.
+/// Without `peer`, if the command and its configuration have no `{port}`, the key `port` sets the
+/// port on which the server listens; if that key is missing, too, the port is looked up among the
+/// sockets of its processes. A server is ready only after one of its outputs contains the text in
+/// `ready`. `variables` are set in its environment.
 ///
-/// With the key `client`, load generators are compared: that command loads this server, and its CPU
-/// time counts. Its placeholders are those of a [`Loads`](super::Loads) command, and `{load}`, the
-/// name of the load. `annulus` is this program. `parse` says how to read the output of an unknown
-/// client.
+/// With the key `client`, load generators are compared: the command in that key loads this server,
+/// and the client's CPU time counts. The placeholders of that command are those of a
+/// [`Loads`](super::Loads) command, and `{load}`, the name of the load. The program name `annulus`
+/// refers to this program. `parse` says how to read the output of an unknown client.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Contender {
@@ -267,7 +267,8 @@ impl Contender {
         self.is_started() && !has(&self.arguments, "port")
     }
 
-    /// Returns true if it is already running at an address other than 127.0.0.1.
+    /// Returns true if it is already running at a Unix socket or at an address other than
+    /// 127.0.0.1.
     pub(super) fn is_remote(&self) -> bool {
         match &self.program {
             Program::Running(ServerAddress::Inet(address)) => address.ip() != Ipv4Addr::LOCALHOST,

@@ -1,6 +1,6 @@
 //! Expressions that find the numbers in the outputs of known clients.
 
-/// Expressions for wrk: first for the output of our script, then for its own output.
+/// Expressions for wrk: first for the output of the lab's script, then for wrk's own output.
 const WRK: &[&str] = &[
     r"requests=(?m)^measured (\d+)",
     r"time_us=(?m)^measured \d+ (\d+)",
@@ -33,8 +33,8 @@ const H2LOAD: &[&str] = &[
     r"mean=(?m)^time for request:\s+\S+\s+\S+\s+(\S+)",
 ];
 
-/// Expressions for hey and for oha, which prints the same. Requests that oha aborts at its end are
-/// not failures.
+/// Expressions for hey, and for oha, which prints the same format. Requests that oha aborts at its
+/// end are not failures.
 const HEY: &[&str] = &[
     r"rate=Requests/sec:\s+([\d.]+)",
     r"time=(?m)^\s+Total:\s+([\d.]+ \w+)",
@@ -57,7 +57,8 @@ const AB: &[&str] = &[
     r"refused=(?m)^Non-2xx responses:\s+(\d+)",
 ];
 
-/// Expressions for `annulus load --json -`. Its warnings end it with status 0, failures with 1.
+/// Expressions for `annulus load --json -`, which exits with 0 despite warnings, and with 1 after
+/// failures.
 const ANNULUS: &[&str] = &[
     r#"requests="responses":(\d+)"#,
     r#"rate="requests_per_second":([\d.]+)"#,

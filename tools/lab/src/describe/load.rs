@@ -12,7 +12,8 @@ use super::parser::Parser;
 use super::placeholders::{self, Placeholder, filled, has};
 use crate::bench::{Cell, PERCENT_PARAMETER, PERCENTS};
 
-/// The TCP address that fills targets while a load is checked, or for a Unix socket.
+/// The TCP address that is filled into targets while a load is checked, and for a server at a Unix
+/// socket.
 const EXAMPLE_ADDRESS: &str = "127.0.0.1:1";
 
 /// The scheme of the load of a broadcast.
@@ -21,7 +22,7 @@ const FAN_OUT_SCHEME: &str = "fan-out://";
 /// Bytes per message of a broadcast, by default.
 const DEFAULT_MESSAGE_BYTES: usize = 128;
 
-/// How long our load runs before it is measured, by default.
+/// How long annulus's own loads run before they are measured, by default.
 pub(crate) const DEFAULT_WARM_UP: Duration = Duration::from_millis(100);
 
 /// Placeholders only in the command line of a client.
@@ -30,7 +31,7 @@ const COMMAND_PLACEHOLDERS: [&str; 4] = ["seconds", "requests", "script", "rate"
 /// Placeholders of a job.
 const JOB_PLACEHOLDERS: [&str; 2] = ["depth", "seconds"];
 
-/// The numbers above 0 in the answer to a job.
+/// The numbers in the answer to a job that must be above 0.
 const JOB_NUMBERS: [&str; 3] = ["operations", "ns", "cpu_ns"];
 
 /// How much longer than a slice the answer to a job may take: for the preparation and a warm-up,
@@ -66,15 +67,15 @@ pub struct Load {
 /// The client that loads a contender.
 #[derive(Clone, Debug)]
 pub enum Client {
-    /// Our own load, in this process. A slice sets the address, and the rate of an open loop.
+    /// A load of annulus, in this process. A slice sets the address, and the rate of an open loop.
     Own {
         /// The load. Placeholders in its target are replaced.
         options: Box<Options>,
         /// The URL, followed by the options as text.
         words: Vec<String>,
     },
-    /// Our own load of a broadcast, in this process: connections are subscribers, and messages are
-    /// in flight. A delivery is a request.
+    /// A broadcast of annulus, in this process. The connections are subscribers, the depth is the
+    /// number of messages in flight, and a delivery counts as a request.
     FanOut {
         /// Bytes per message.
         message_bytes: usize,
@@ -128,10 +129,10 @@ pub enum Pace {
 /// subscribers, `depth` its messages in flight, and its requests are deliveries.
 ///
 /// A command may contain `{connections}`, `{depth}`, `{seconds}`, `{requests}` (as many as fit into
-/// that time, found by a short run before each slice), `{rate}`, and `{script}` (a script of ours
-/// for wrk). `before` is a command to run first. `parse` says how to read the output, if the client
-/// is not wrk, h2load, redis-benchmark, oha, hey or ab. In `url` and `command`, the server is
-/// `{port}` or `{address}`, or `{path}` for a Unix socket.
+/// that time, found by a short run before each slice), `{rate}`, and `{script}` (the lab's script
+/// for wrk). `before` is a command to run first. `parse` says how to read the output of a client
+/// other than wrk, h2load, redis-benchmark, oha, hey, ab, gcannon and annulus. In `url` and
+/// `command`, the server is `{port}` or `{address}`, or `{path}` for a Unix socket.
 ///
 /// `connections` is a number, or several with a cell each. `depth` is the number of requests in
 /// flight on each connection. `rate` makes an open loop with this many requests per second, and
@@ -260,7 +261,7 @@ impl Loads {
         Ok(Load { depth: self.depth, ..Load::job(cell, job, Duration::ZERO) })
     }
 
-    /// Returns true if no key is set.
+    /// Returns true if no key other than `quick` is set.
     fn is_default(&self) -> bool {
         let Loads { name, url, options, text, command, job, before, parse, service, .. } = self;
         let texts = [name, url, text, command, job, before];
@@ -450,7 +451,7 @@ impl Client {
 }
 
 impl Load {
-    /// Creates a load of our own, with the clients and messages in flight of its options.
+    /// Creates a load of annulus, with the connections and the messages in flight of its options.
     pub(crate) fn own(cell: Cell, options: Options, cost: Duration) -> Load {
         let connections = options.connections.unwrap_or(1) as u64;
         let depth = options.pipeline.unwrap_or(1) as u64;
@@ -550,7 +551,7 @@ impl Load {
         words_of(address).into_iter().chain(own).chain([name]).collect()
     }
 
-    /// Refuses a load that would not reach this server, which is not at 127.0.0.1.
+    /// Refuses a load that would not reach the server `remote`, which is not at 127.0.0.1.
     pub(super) fn check_remote(&self, remote: Option<&str>) -> Result<()> {
         match remote {
             Some(server)
@@ -565,8 +566,8 @@ impl Load {
         }
     }
 
-    /// Returns the plan of a slice of our load on a server at this address, at `rate` if there is
-    /// one.
+    /// Returns the plan of a slice in which annulus loads a server at this address, at `rate` if
+    /// there is one.
     pub(crate) fn plan(
         &self,
         options: &Options,
