@@ -25,12 +25,12 @@ pub struct Environment {
     pub version: String,
     /// The commit it was built from, if known.
     pub commit: Option<String>,
-    /// The command line, with only the name of the program.
+    /// The command line, with the name of the program instead of its path.
     pub command_line: Vec<String>,
-    /// Variables that can affect a run: `ANNULUS_*`, `CARGO_PROFILE_*` and `RUST*`.
+    /// Variables that can affect a run, such as `RUSTFLAGS`, `ANNULUS_*` and `CARGO_PROFILE_*`.
     pub variables: BTreeMap<String, String>,
-    /// The load average at the start of the run. A value above 0 shows that the machine had other
-    /// work.
+    /// The load average at the start of the run. A value well above 0 suggests that the machine had
+    /// other work.
     pub load_average: String,
     /// The start of the run, in UTC.
     pub time: String,
@@ -84,8 +84,7 @@ fn command_line(arguments: impl Iterator<Item = String>) -> Vec<String> {
 }
 
 /// Returns true if a variable can change the build or the measurement. Variables that hold paths of
-/// this machine, such as `CARGO_HOME` and the directory of the sources of the documents' own
-/// systems, are not kept.
+/// this machine, such as `CARGO_HOME` and `ANNULUS_ORIGINALS`, are not kept.
 fn matters(variable: &str) -> bool {
     let exact = ["RUSTFLAGS", "RUST_LOG", "RUST_BACKTRACE", "RUST_MIN_STACK"];
     let begins = ["ANNULUS_", "CARGO_PROFILE_"];

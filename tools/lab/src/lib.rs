@@ -8,10 +8,10 @@
 //! control (ADR 0050).
 //!
 //! A comparison is [described](describe) as data, a [`Setup`](describe::Setup): contenders, each a
-//! process, and the loads on them. A load is our own load generator, as on [`echo`] servers; a
-//! client such as wrk, on whole programs; or jobs that a contender reads, for rings ([`nop`]) and
-//! files ([`file`](mod@file)). A [`suite`] measures a published table again. The [`results`] are
-//! written to a file slice by slice.
+//! process, and the loads on them. A load is annulus's own load generator, as for [`echo`] servers;
+//! a client such as wrk, for whole programs; or jobs that a contender reads, for rings ([`nop`])
+//! and files ([`file`](mod@file)). A [`suite`] measures a published table again. The [`results`]
+//! are written to a file slice by slice.
 //!
 //! The primary figure is *CPU time per operation* ([`proc`]), which is valid even if the load is
 //! the bottleneck.

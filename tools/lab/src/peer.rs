@@ -119,7 +119,7 @@ impl Peers {
         self.words(name, SERVES_FILE).iter().any(|word| word == kind)
     }
 
-    /// Returns the modes of a peer. One of them may follow its address.
+    /// Returns the modes of a peer. One of them may be passed to the peer after its address.
     pub fn modes(&self, name: &str) -> Vec<String> {
         self.words(name, MODES_FILE)
     }

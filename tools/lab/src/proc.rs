@@ -135,7 +135,8 @@ impl Memory {
     }
 }
 
-/// Returns in bytes a size in the text of `/proc/PID/status`, such as `VmRSS:`.
+/// Returns a size in bytes from the text of `/proc/PID/status`. `name` begins its line, such as
+/// `VmRSS:`.
 pub fn status_bytes(status: &str, name: &str) -> Option<u64> {
     let line = status.lines().find_map(|line| line.strip_prefix(name))?;
     let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;

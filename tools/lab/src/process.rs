@@ -26,7 +26,7 @@ pub const START_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How long a process may take to end after SIGTERM before it is killed.
 const TERM_TIMEOUT: Duration = Duration::from_secs(2);
-/// How often to search for processes that a contender has started, since they may start others
+/// How many times to search for processes that a contender has started, since they may start others
 /// before they are killed.
 const MAX_KILL_PASSES: usize = 5;
 
@@ -245,7 +245,7 @@ impl Process {
             // Remaining children would use its core and keep its pipes open. The id of the group is
             // not reused until the process is reaped.
             let _ = kill_process_group(Pid::from_child(&self.child), Signal::KILL);
-            // Processes that have left the group would do the same.
+            // Processes that have left the group would use its core and keep its pipes open, too.
             for _ in 0..MAX_KILL_PASSES {
                 let marked = process_tree::marked(&self.mark);
                 if marked.is_empty() {

@@ -71,8 +71,8 @@ fn children(pid: u32) -> Vec<u32> {
         .collect()
 }
 
-/// Returns in ns the CPU time of the processes that a process has started and waited for, including
-/// their own waited-for children.
+/// Returns the CPU time, in ns, of the processes that a process has started and waited for,
+/// including their own waited-for children.
 pub(crate) fn waited_for_ns(pid: u32) -> io::Result<u64> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
     let ticks = ticks_of_children(&stat)

@@ -10,13 +10,14 @@ use crate::cores::Cores;
 use crate::describe::{Contender, DirectoryCheck, Job, Load, Presentation, Setup};
 use crate::peer::Peers;
 
-/// A contender by name: our own, or a peer with the arguments that follow the common ones.
+/// A contender by name: one of annulus's own, or a peer with the arguments that follow the common
+/// ones.
 pub(crate) type KnownContender = (&'static str, Option<(&'static str, &'static [&'static str])>);
 
 /// The definition of a comparison. All contenders run on one core.
 #[derive(Debug)]
 pub struct Definition {
-    /// The name of the comparison, also in the command of our own contenders.
+    /// The name of the comparison, also in the command of annulus's own contenders.
     pub name: &'static str,
     pub(crate) known: &'static [KnownContender],
     /// The contender that ratios refer to, if it is measured; otherwise the first.

@@ -1,5 +1,5 @@
-//! Reads the output of a client with regular expressions. Known clients have built-in expressions,
-//! and others are given them.
+//! Reads the output of a client with regular expressions. Known clients have built-in expressions.
+//! For other clients, the user gives the expressions.
 
 use std::fmt;
 use std::sync::LazyLock;
@@ -18,7 +18,8 @@ pub struct Parser(ParserKind);
 
 #[derive(Clone, Debug)]
 enum ParserKind {
-    /// Expressions. If several are for one number, the first match counts.
+    /// Expressions. If several are for one number, the first that matches counts, but errors and
+    /// refusals are summed.
     Patterns { patterns: Vec<Pattern>, are_required: bool },
     /// The table that redis-benchmark prints.
     RedisBenchmark,
@@ -115,8 +116,8 @@ impl Parser {
         matches!(self.0, ParserKind::RedisBenchmark)
     }
 
-    /// Returns the sample in an output: `operations`, `ns`, `errors` and latencies. `requests` is
-    /// the requested number, if known; `took` is how long the client ran.
+    /// Returns the sample in an output: `operations`, `ns`, `errors`, refused requests and
+    /// latencies. `requests` is the requested number, if known; `took` is how long the client ran.
     ///
     /// # Errors
     /// If the output cannot be read; the error quotes its last line.
@@ -189,8 +190,9 @@ impl FoundNumbers {
         }
     }
 
-    /// Computes the sample. A missing number of requests follows from the rate and the time; a
-    /// missing time is replaced by the duration of the client's run.
+    /// Computes the sample. A missing number of requests follows from the rate and the time. If the
+    /// output has a number of requests and a rate, the time follows from them; otherwise a missing
+    /// time is replaced by the duration of the client's run.
     fn sample(&self, took: Duration) -> Option<Sample> {
         let took_us = self.time.unwrap_or(took.as_secs_f64() * 1e6);
         let (operations, us) = match (self.requests, self.rate) {

@@ -14,8 +14,8 @@ static PLACEHOLDER: LazyLock<Regex> = LazyLock::new(|| {
         .expect("the constant expression is invalid")
 });
 
-/// Replaces every `{name}` and `{NAME}` of a known name by its value, and `{{name}}` by `{name}`.
-/// Everything else stays as it is.
+/// Replaces every `{name}` whose name is known, in upper or lower case, by its value, and
+/// `{{name}}` by `{name}`. Everything else stays as it is.
 pub(crate) fn filled(text: &str, words: &[Placeholder]) -> String {
     let value = |found: &Captures<'_>| match (found.get(1), found.get(2)) {
         (_, Some(name)) => {
@@ -52,7 +52,7 @@ pub(crate) fn check(texts: &[String], known: &[&str]) -> Result<()> {
     )
 }
 
-/// Prefixes of words that need a shell. A variable before the program needs one, too.
+/// Prefixes of words that need a shell. A word such as `A=b` before the program needs a shell, too.
 const SHELL_PREFIXES: [&str; 7] = ["&", "|", ";", ">", "<", "1>", "2>"];
 
 /// Splits a command line into words like a shell.

@@ -8,8 +8,8 @@ pub(super) const PROGRAM: &str = "redis-benchmark";
 /// The start of a line with a received error. The program prints at most one per second.
 const ERROR_PREFIX: &str = "Error from server";
 
-/// Reads a table such as this. Every request was answered, because the program waits for all
-/// answers.
+/// Reads a table such as the one below. Every request was answered, because the program waits for
+/// all answers.
 ///
 /// ```text
 /// "test","rps","avg_latency_ms","min_latency_ms","p50_latency_ms","p95_latency_ms","p99_latency_ms","max_latency_ms"

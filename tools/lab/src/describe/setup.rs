@@ -18,7 +18,8 @@ use crate::peer::Peers;
 use crate::process::START_TIMEOUT;
 use crate::usage_error::UsageError;
 
-/// The rounds of a sweep by default. It has thirteen slices for each contender in a round.
+/// The rounds of a sweep by default. Each round has thirteen cells per load: the peak and twelve
+/// shares of it.
 const SWEEP_ROUNDS: usize = 5;
 
 /// Checks that cells can be measured in a directory, and returns the name of its file system.
@@ -58,7 +59,7 @@ pub struct Setup {
     pub sweep: Option<Sweep>,
     /// How long contenders idle before their memory is read again.
     pub idle: Option<Duration>,
-    /// The check for contenders that write files.
+    /// Checks the directory in which contenders use files.
     pub(crate) check: Option<DirectoryCheck>,
     /// How its figures are shown.
     pub shown: Presentation,
@@ -150,7 +151,8 @@ impl Setup {
     /// Removes the contenders and cells that are not selected.
     ///
     /// # Errors
-    /// If none is left; the error lists the available ones.
+    /// If no contender or no cell is left (the error lists the available ones), or if a sweep loses
+    /// the peak that its rates refer to.
     pub fn select(&mut self, only: &Selection) -> Result<()> {
         let name = &self.plan.name;
         let missing = |what: &str, all: Vec<String>| {

@@ -67,7 +67,6 @@ fn incomplete_and_unknown_entries_are_refused_by_name() {
     }
 }
 
-/// Each suite of the catalogue has all its published figures.
 #[test]
 fn every_catalogue_suite_is_complete() {
     let published = |suite: &Suite| {
@@ -90,8 +89,9 @@ fn every_catalogue_suite_is_complete() {
     );
 }
 
-/// Figures that the document computed from other figures must agree with them here. (Its "mid" is
-/// not the median in three rows, and one rate is off by 1.0.)
+/// The document computes its "mid" and its rate from other figures, and both must agree with them
+/// here. The "mid" is not the median in three rows, and one rate is off by 1.0, so the checks are
+/// loose.
 #[test]
 fn op_modes_mid_is_one_of_three_and_rate_follows() {
     let (_, suite) =

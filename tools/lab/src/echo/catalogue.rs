@@ -1,4 +1,4 @@
-//! Servers by name: our own, with or without options, and peers.
+//! Servers by name: annulus's own, with or without options, and peers.
 
 use std::fmt;
 
@@ -6,14 +6,14 @@ use super::Transport;
 use crate::describe::Contender;
 use crate::peer::Peers;
 
-/// Our own servers, named like the values of `annulus echo --driver`.
+/// Annulus's own servers, named like the values of `annulus echo --driver`.
 const OWN_SERVERS: [&str; 3] = ["uring", "epoll", "threads"];
 
-/// The prefix that selects a peer with the same name as one of our servers.
+/// The prefix that selects a peer with the same name as one of annulus's own servers.
 const PEER_PREFIX: &str = "peer:";
 
-/// The separator before each option of our servers, as in `uring+idle-timeout=5`, and before the
-/// mode of a peer.
+/// The separator before each option of annulus's own servers, as in `uring+idle-timeout=5`, and
+/// before the mode of a peer.
 const OPTION_SEPARATOR: char = '+';
 
 /// The servers that can be chosen by name.
@@ -25,8 +25,8 @@ pub struct Catalogue {
 }
 
 impl Catalogue {
-    /// Creates a catalogue of our servers and the peers. `check_own` checks the arguments of our
-    /// servers before anything starts.
+    /// Creates a catalogue of annulus's own servers and the peers. `check_own` checks the arguments
+    /// of annulus's servers before anything starts.
     pub fn new(peers: Option<Peers>, check_own: fn(&[String]) -> Result<(), String>) -> Catalogue {
         Catalogue { peers, check_own }
     }
@@ -60,8 +60,8 @@ impl Catalogue {
         self.peers
     }
 
-    /// Returns the arguments of one of our servers on a free port. Its options are passed to
-    /// `annulus echo`.
+    /// Returns the arguments of one of annulus's own servers on a free port. Its options are passed
+    /// to `annulus echo`.
     fn own(
         &self,
         name: &str,
@@ -139,8 +139,8 @@ mod tests {
         refused.map_or(Ok(()), |argument| Err(format!("no option '{argument}'")))
     }
 
-    /// Creates a catalogue with two peers: one with modes and the name of one of our servers, and
-    /// one that cannot be built.
+    /// Creates a catalogue with two peers: one with modes and the name of one of annulus's servers,
+    /// and one that cannot be built.
     fn with_peers(look: impl Fn(&Catalogue)) {
         let scratch = directory();
         let root = scratch.path();

@@ -1,4 +1,4 @@
-//! Echo servers over TCP, UDP and Unix sockets, under our load.
+//! Echo servers over TCP, UDP and Unix sockets, under the load of annulus.
 
 mod catalogue;
 
@@ -33,7 +33,7 @@ pub enum Transport {
 
 impl Transport {
     /// Returns the name of the transport in the `serves` file of a peer, or `None` for TCP, which
-    /// all support.
+    /// every peer supports.
     pub fn kind(self) -> Option<&'static str> {
         match self {
             Transport::Tcp => None,
@@ -42,7 +42,7 @@ impl Transport {
         }
     }
 
-    /// Returns the listen addresses of our servers and of peers, in this order.
+    /// Returns two listen addresses: for annulus's own servers, and for peers.
     fn addresses(self) -> [&'static str; 2] {
         match self {
             Transport::Tcp => ["127.0.0.1:0", "0"],

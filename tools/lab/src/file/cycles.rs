@@ -13,7 +13,7 @@ use anyhow::{Context, Result, anyhow, ensure};
 use crate::bench::{Cell, Sample};
 use crate::jobs::ClockSample;
 
-/// The slowest supported device, in bytes and in cycles per second.
+/// The slowest device that the timeout of an answer allows for, in bytes per second.
 const MIN_BYTES_PER_SECOND: u64 = 1 << 20;
 const MIN_CYCLES_PER_SECOND: u64 = 100;
 /// The minimum timeout of an answer.

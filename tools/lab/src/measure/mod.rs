@@ -96,7 +96,8 @@ impl Setup {
         }
     }
 
-    /// Collects the available contenders.
+    /// Collects the available contenders. With [`MissingPolicy::LeaveOutBroken`], each is started
+    /// once to find out whether it works.
     fn gather(
         &self,
         prepared: Vec<Result<Contender, String>>,

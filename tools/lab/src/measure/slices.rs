@@ -24,8 +24,7 @@ const MIN_MEASURED_SUBSCRIBERS: u64 = 100;
 #[derive(Debug)]
 pub(super) struct Slices {
     pub(super) setup: Setup,
-    /// The running contenders by contender and service, each with the round in which it was
-    /// started.
+    /// The running processes by contender and service, each with the round in which it was started.
     pub(super) running: BTreeMap<(usize, String), (usize, Running)>,
     /// All contenders, the control last.
     pub(super) contenders: Vec<Contender>,
@@ -77,8 +76,8 @@ impl Slices {
         Ok(())
     }
 
-    /// Loads every server briefly with every load, so that failures are reported before the first
-    /// round.
+    /// Loads every server briefly with the first cell of every load, so that failures are reported
+    /// before the first round.
     ///
     /// # Errors
     /// If a server cannot answer a load; the error names both and the cause.
@@ -99,7 +98,8 @@ impl Slices {
                     (Slice { round: 0, cell, contender }, self.clients.for_trial());
                 let address = self.running(slice)?.address.clone();
                 let tried = for_trial.run(&load, address.as_ref(), rate, &mut ());
-                // A slow server may not answer within so short a time.
+                // A slow server may not answer within the short trial, so it gets the time of a
+                // slice.
                 let tried =
                     tried.or_else(|_| self.clients.run(&load, address.as_ref(), rate, &mut ()));
                 self.running(slice)?.outcome(tried).map_err(|why| {
@@ -132,7 +132,7 @@ impl Slices {
         let is_worn = |since: usize| contender.can_run_twice() && slice.round - since >= max_time;
         let is_fit = |(since, one): &mut (usize, Running)| !is_worn(*since) && !one.has_ended();
         if !self.running.get_mut(&key).is_some_and(is_fit) {
-            // The old process ends first.
+            // Ends the old process before the new one starts.
             self.running.remove(&key);
             let one = start(contender, &key.1, self.setup.start_timeout, &mut self.fixture)?;
             self.running.insert(key.clone(), (slice.round, one));
@@ -162,8 +162,8 @@ impl Slices {
         }
     }
 
-    /// Returns the rate that shares refer to, which is measured on first use: the baseline's in a
-    /// closed loop with one request in flight on each connection.
+    /// Returns the rate that shares refer to, which is measured on first use: the baseline's rate
+    /// in a closed loop with one request in flight on each connection.
     fn capacity(&mut self, slice: Slice) -> Result<f64, String> {
         if self.capacity.is_none() {
             let closed = self.loads[slice.cell].closed(1);
@@ -232,9 +232,9 @@ impl Slices {
 }
 
 impl Slices {
-    /// Returns the memory per subscriber of a broadcast, while messages are delivered, in the first
-    /// round. Another process is started for it, because memory of earlier subscribers may be
-    /// reused.
+    /// Returns the memory per subscriber of a broadcast while messages are delivered. It is
+    /// measured in the first round only, in a new process, because an old one may reuse the memory
+    /// of earlier subscribers.
     fn bytes_per_subscriber(&mut self, slice: Slice) -> Result<Option<f64>, String> {
         let load = &self.loads[slice.cell];
         let contender = &self.contenders[self.host(slice.contender)];

@@ -1,4 +1,4 @@
-//! Our own contenders for NOP throughput.
+//! Annulus's own contenders for NOP throughput.
 
 use std::cell::RefCell;
 use std::io;
@@ -86,7 +86,7 @@ fn lookup(entries: u32, mut meter: Meter) -> Result<Sample> {
             completed += 1;
         }
         if !meter.count(completed, entries)? {
-            // Every slot was found equally often.
+            // Every slot must have been found equally often.
             let once = *slots.get(all[0]);
             ensure!(all.iter().all(|&slot| *slots.get(slot) == once), "a slot was not found");
             return Ok(meter.sample());
@@ -173,7 +173,7 @@ impl Meter {
         self.closed.is_none()
     }
 
-    /// Returns the result, after the end.
+    /// Returns the result. Panics if the window has not closed.
     fn sample(&self) -> Sample {
         let window = self.opened.zip(self.closed);
         let ((from, before), (to, after)) = window.expect("the window has not closed");

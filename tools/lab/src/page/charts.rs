@@ -8,8 +8,8 @@ use annulus_page::{Axis, ChartCurve, CurveChart, Figure, IntervalChart, Interval
 
 use crate::bench::{Better, Cell, CellVerdict, Curve, CurvePoint, Report, SweepReport};
 
-/// The colour of a row with each verdict. Dashed lines and hollow dots are cells that count for
-/// neither side.
+/// The series, and so the colour, of a row with each verdict. Dashed lines and hollow dots mark
+/// cells that count for neither side.
 const BETTER_SERIES: usize = 0;
 const WORSE_SERIES: usize = 1;
 const SAME_SERIES: usize = 5;

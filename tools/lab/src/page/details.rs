@@ -25,7 +25,7 @@ impl Document<'_> {
         self.report.settings.contenders.missing.iter().cloned().map(Block::Text).collect()
     }
 
-    /// Returns a sentence for each cell.
+    /// Returns the verdict on each cell in words.
     pub(super) fn verdicts(&self) -> Option<Block> {
         let row = |verdict: &crate::bench::CellVerdict| {
             vec![verdict.cell.to_string(), verdict.text.clone()]
@@ -66,7 +66,8 @@ impl Document<'_> {
         vec![Block::Code(command), facts(contenders), facts(plan.into_iter().chain(parameters))]
     }
 
-    /// Returns where it ran, and where the published figures were measured.
+    /// Returns facts about the machine and the time of the run, and for a suite, about the document
+    /// with the published figures.
     pub(super) fn host(&self) -> Vec<Block> {
         let Environment {
             kernel,

@@ -111,7 +111,7 @@ impl DirectoryPlaceholders {
     }
 }
 
-/// Replaces ports other than 0 in a text by [`PORT_PLACEHOLDER`].
+/// Replaces ports other than 0 after `127.0.0.1:` by [`PORT_PLACEHOLDER`].
 pub(super) fn without_port(text: &str) -> String {
     let Some((before, after)) = text.split_once(LOOPBACK_PREFIX) else { return text.to_owned() };
     let rest = after.trim_start_matches(|c: char| c.is_ascii_digit());

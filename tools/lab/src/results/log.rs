@@ -72,7 +72,8 @@ impl Log {
         Ok(log)
     }
 
-    /// Opens the file of an unfinished run, and removes a truncated last line.
+    /// Opens the file of an unfinished run, removes a truncated last line, and notes that the run
+    /// is resumed.
     pub(super) fn resume(results: &Results, places: DirectoryPlaceholders) -> Result<Log> {
         let mut log = Log::at(&results.path, places)?;
         let cut = log.file.set_len(results.whole);

@@ -66,7 +66,7 @@ pub struct Results {
     memory: Vec<Footprint>,
     resumed: usize,
     finished: Option<String>,
-    /// The bytes of complete lines.
+    /// The number of bytes in complete lines.
     whole: u64,
 }
 
