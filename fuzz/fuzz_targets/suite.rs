@@ -1,5 +1,5 @@
-//! Parses arbitrary text as a suite file. It is rejected with a message of one line, or each cell
-//! of the suite is measured on at least one server.
+//! Parses arbitrary text as a comparison file of the lab. It is rejected with a message of one
+//! line, or, if it has published tables, each of their cells is measured on at least one server.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -103,7 +103,7 @@ static void on_completion(int listener, struct io_uring_cqe *it) {
     close(fd);
 }
 
-// Sends something and resets, this many times.
+// Connects, sends some bytes and resets the connection, this many times.
 static void client(struct sockaddr_in *address, long count) {
     struct linger reset = {1, 0};
     while (count--) {

@@ -42,8 +42,8 @@ pub struct Scratch {
 }
 
 impl Scratch {
-    /// Creates a directory in another one, accessible only to this user. Removes directories there
-    /// that killed processes have left.
+    /// Creates a directory within `directory`, accessible only to this user. Removes directories
+    /// there that killed processes have left.
     pub fn within(directory: &Path) -> io::Result<Scratch> {
         static NEXT_NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NEXT_NUMBER.fetch_add(1, Ordering::Relaxed);

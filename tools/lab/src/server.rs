@@ -40,8 +40,8 @@ impl Server {
     }
 }
 
-/// How long a server may take to finish its outstanding work, several thousand requests. Some
-/// servers are never idle.
+/// How long to wait until a server has finished its outstanding work. A server can answer several
+/// thousand requests in this time. Some servers are never idle.
 const REST_TIMEOUT: Duration = Duration::from_millis(20);
 
 /// Reads the usage of a server when the measured window opens and closes.

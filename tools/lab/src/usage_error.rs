@@ -1,6 +1,6 @@
 //! Usage errors.
 
-/// An invalid value with its limit and the fix, in one line. The command line exits with status 2.
+/// An invalid value with its limit and the fix, in one line. The command then exits with status 2.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct UsageError(pub String);

@@ -14,11 +14,12 @@ use annulus_lab::describe::{Contender, MissingPolicy};
 use annulus_lab::echo::{self, Echo, Transport};
 use annulus_load::{Options, affinity};
 
-/// The variables that make this program a server: its behaviour, and its port.
+/// The variable that makes this program a server, with the server's behaviour. [`PORT_VARIABLE`]
+/// has its port.
 const ROLE_VARIABLE: &str = "ANNULUS_LAB_TEST_SERVER";
 const PORT_VARIABLE: &str = "ANNULUS_LAB_TEST_PORT";
 
-/// Returns a load with two messages in flight per connection, from tasks.
+/// Returns a load with two messages in flight per connection.
 fn pipeline() -> Options {
     Options { pipeline: Some(2), ..Options::default() }
 }

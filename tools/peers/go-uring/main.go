@@ -1,8 +1,9 @@
 // An echo server on go-uring's reactor and net.Conn: a goroutine per connection, each with its own buffer.
 //
-// Without a mode it has six rings over two worker pools, as in the library's own benchmark.
-// `one-ring` has one, as its author recommends for few connections; `sqpoll` has two, each with a
-// kernel thread that polls for submissions.
+// Without a mode, the server has six rings over two worker pools, as in the library's own
+// benchmark. With `one-ring` it has one ring, as the library's author recommends for few
+// connections. With `sqpoll` it has two rings, each with a kernel thread that polls for
+// submissions.
 package main
 
 import (

@@ -28,7 +28,7 @@
 
 enum { STRIDE = 4096, MAX_ENTRIES = 32768 };
 
-/* From the newest kernel to the oldest. */
+/* Set-up flags to try, from the newest kernel to the oldest. */
 static const unsigned LADDER[] = {
     IORING_SETUP_SUBMIT_ALL | IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN | IORING_SETUP_NO_SQARRAY,
     IORING_SETUP_SUBMIT_ALL | IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN,

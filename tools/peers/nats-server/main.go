@@ -1,4 +1,5 @@
-// nats-server with its own defaults, without logs, for `bench fan-out`: clients that are slow are disconnected as it does by itself.
+// nats-server with its own defaults, without logs, for `bench fan-out`. It disconnects slow clients
+// by its own rules.
 package main
 
 import (

@@ -1,10 +1,10 @@
 /*
- * Small writes on epoll, one thread: whatever is there is collected and sent at once, as an expert writes it. The services
- * are those of ../small-writes.
+ * Small writes on epoll, one thread: everything that is available is collected and sent at once, as an expert would write it.
+ * The services are those of ../small-writes.
  *
- * What the publisher has sent is received into one buffer and sent to each subscriber from there, whole messages only, so
- * nothing is copied unless a socket is full. What it does not accept is kept; while it is, further messages are added to it,
- * and a subscriber that is LIMIT bytes behind is disconnected.
+ * The publisher's bytes are received into one buffer and sent to each subscriber from there, whole messages only, so nothing is
+ * copied unless a socket is full. Bytes that a socket does not accept are kept, and later messages are added to them. A
+ * subscriber with more than LIMIT bytes kept is disconnected.
  */
 #define _GNU_SOURCE
 #include "../listen.h"
@@ -107,7 +107,7 @@ static int send_unsent(int fd)
     return 1;
 }
 
-/* Returns the length of the whole messages at the start, or -1 if one is invalid. */
+/* Sends the whole messages at the start to all subscribers. Returns their length, or -1 if one is invalid. */
 static ssize_t broadcast(const char *bytes, size_t length)
 {
     size_t whole = 0;

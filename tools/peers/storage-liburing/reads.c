@@ -29,7 +29,7 @@
 enum { BLOCK = 4096, MAX_DEPTH = 4096, FINE_BITS = 5, BUCKETS = 64 << FINE_BITS };
 enum { LEAST_BATCH = 2, READS_PER_BATCH = 8, BUSY_DEPTH = 64 };
 
-/* From the newest kernel to the oldest. */
+/* Set-up flags to try, from the newest kernel to the oldest. */
 static const unsigned LADDER[] = {
     IORING_SETUP_SUBMIT_ALL | IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN,
     0,
@@ -90,7 +90,7 @@ static void set_up(struct io_uring *ring)
         fail("cannot register the ring", errno, 3);
 }
 
-/* The memory of all reads, and what is read. */
+/* The state of all reads: the ring, the memory and the file. */
 struct reads {
     struct io_uring ring;
     bool fixed, turn;

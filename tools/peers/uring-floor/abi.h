@@ -1,5 +1,5 @@
-/* The part of the kernel's io_uring interface that is used here: the headers of stable distributions can be years older than
- * their kernels, and some lack what this server needs. Names are the kernel's, without its prefixes. */
+/* The part of the kernel's io_uring interface that this server uses. It is declared here because the headers of stable
+ * distributions can be years older than their kernels. Names are the kernel's, without its prefixes. */
 #ifndef FLOOR_ABI_H
 #define FLOOR_ABI_H
 
@@ -15,7 +15,7 @@ enum setup_flag {
     SETUP_TASKRUN_FLAG = 1 << 9,
     SETUP_SINGLE_ISSUER = 1 << 12,
     SETUP_DEFER_TASKRUN = 1 << 13,
-    SETUP_NO_SQARRAY = 1 << 16, /* Linux 6.6, the newest requirement */
+    SETUP_NO_SQARRAY = 1 << 16, /* needs Linux 6.6; nothing else that is required is newer */
 };
 
 enum feature { FEAT_NO_IOWAIT = 1 << 17 };

@@ -1,8 +1,8 @@
 /*
- * The server for datagrams, on one socket. Its receive is armed once, and takes a buffer per datagram. Each datagram is sent
- * back from that buffer, to the address that the kernel wrote in front of it, by a send without a completion that does not
- * wait. It is done once it is submitted, so its buffer is returned after the enter. The socket is registered, so that no
- * operation looks up its descriptor.
+ * The server for datagrams, on one socket. A multishot receive takes a buffer per datagram. Each datagram is sent back from
+ * its buffer, to the address that the kernel wrote in front of it. A send does not wait, so it has ended once it is
+ * submitted, and its buffer is returned after the enter. It posts a completion only if it fails. The socket is registered, so
+ * that no operation looks up its descriptor.
  */
 #ifndef FLOOR_DATAGRAMS_H
 #define FLOOR_DATAGRAMS_H
@@ -14,14 +14,14 @@ enum {
     PAYLOAD = sizeof(struct recvmsg_out) + NAME,
     MAX_PAYLOAD = 65536,
     DATAGRAM = PAYLOAD + MAX_PAYLOAD,
-    STRIDE = DATAGRAM + 32 + 64, /* one cache line more: otherwise the starts of all buffers would share a cache set */
-    SOCKET = 0,                /* its index among the registered files */
+    STRIDE = DATAGRAM + 32 + 64, /* not a multiple of the page size, so that buffers start in different cache sets */
+    SOCKET = 0,                /* index of the socket among the registered files */
 };
 
 struct server_socket {
     struct ring ring;
     struct pool pool;
-    uint32_t datagrams[BUFFERS], first, sent, end; /* buffers to send, in order; those before `sent` are submitted */
+    uint32_t datagrams[BUFFERS], first, sent, end; /* buffers to send: submitted from `first`, not yet from `sent` */
     int armed;
 };
 
@@ -42,7 +42,7 @@ static void submit_datagram(struct server_socket *socket)
                                           .op_flags = MSG_DONTWAIT | MSG_NOSIGNAL});
 }
 
-/* A receive that is armed on an empty buffer ring fails at once. */
+/* Called only while buffers are available: a receive on an empty buffer ring fails at once. */
 static void submit_recvmsg(struct server_socket *socket)
 {
     static const struct msghdr shape = {.msg_namelen = NAME};
@@ -65,7 +65,8 @@ static void submit_ready(struct server_socket *socket)
         submit_datagram(socket);
 }
 
-/* Only a failed send has a completion. Its datagram is dropped, as the next one may have another destination. */
+/* A completion of a send (`user_data` is 0) means that it failed. Its datagram is dropped: later ones may have another
+ * destination. */
 static void on_datagram(struct server_socket *socket, const struct cqe *cqe)
 {
     if (unlikely(!cqe->user_data))
@@ -88,7 +89,7 @@ static void read_datagrams(struct server_socket *socket)
     store_release(ring->cq_head, head);
 }
 
-/* Submitted datagrams are sent or dropped, as no send waits. The queue is in order, so unsubmitted ones are at its end. */
+/* Returns the buffers of submitted datagrams: no send waits, so these datagrams are sent or dropped. */
 static void return_buffers(struct server_socket *socket)
 {
     uint32_t done = socket->sent - ring_unsubmitted(&socket->ring);

@@ -1,5 +1,5 @@
-/* Receive memory: a ring of buffers provided to the kernel, and the chunks that hold received bytes until they are sent. A
- * chunk is a ring buffer, or heap memory if ring buffers are short. */
+/* Memory for receives: a ring of buffers for the kernel, and the chunks that hold received bytes until they are sent. A chunk
+ * is a buffer of the ring, or heap memory if few buffers are free. */
 #ifndef FLOOR_POOL_H
 #define FLOOR_POOL_H
 
@@ -10,9 +10,9 @@
 #endif
 
 enum {
-    BUFFER = 256 * 1024, /* the number of buffers per message matters; unused pages cost nothing */
+    BUFFER = 256 * 1024, /* large, so that a message needs few buffers; unused pages cost nothing */
     GROUP = 0,
-    LOW_WATER = BUFFERS / 4, /* below this, bytes for slow readers move to the heap */
+    LOW_WATER = BUFFERS / 4, /* if fewer buffers are free, bytes for slow readers move to the heap */
     WARM = 320 * 1024,       /* bytes of large receives per turn that are still in the cache when they are sent */
     LARGE = 32 * 1024,
     PIECE = 8 * 1024, /* up to this size, pieces for a slow reader share a buffer */
@@ -22,7 +22,7 @@ struct chunk {
     struct chunk *next;
     char *data;
     uint32_t start, end; /* bytes still to be sent */
-    uint32_t bid;        /* BUFFERS for one on the heap */
+    uint32_t bid;        /* id of the buffer; BUFFERS for heap memory */
 };
 
 struct queue {
@@ -31,13 +31,13 @@ struct queue {
 
 struct pool {
     struct buf *ring; /* shared with the kernel; the tail is in entry 0 */
-    uint16_t tail;    /* before it is published */
-    uint32_t available; /* held by the kernel */
+    uint16_t tail;    /* not yet published */
+    uint32_t available; /* buffers in the ring */
     char *memory;
-    uint32_t length; /* of a buffer */
-    size_t stride;   /* from one to the next */
-    uint32_t idle[BUFFERS], idle_count; /* the last one is the most recently used */
-    uint32_t depth;                     /* how many the kernel should have */
+    uint32_t length; /* of each buffer */
+    size_t stride;   /* from the start of a buffer to the start of the next */
+    uint32_t idle[BUFFERS], idle_count; /* the last one was returned most recently */
+    uint32_t depth;                     /* how many buffers the ring should hold */
     uint32_t taken, large;              /* buffers, and bytes of large receives, in this turn */
     struct chunk chunks[BUFFERS];
 };
@@ -48,7 +48,7 @@ static uint32_t pool_free(const struct pool *pool) { return pool->available + po
 
 static char *pool_buffer(const struct pool *pool, uint32_t bid) { return pool->memory + bid * pool->stride; }
 
-/* Writes address, length and id only: a whole entry 0 would overwrite the tail. */
+/* Sets the fields one by one: assigning a whole entry 0 would overwrite the tail. */
 static void pool_add(struct pool *pool, uint32_t bid)
 {
     struct buf *entry = &pool->ring[pool->tail++ & (BUFFERS - 1)];
@@ -58,8 +58,8 @@ static void pool_add(struct pool *pool, uint32_t bid)
     pool->available++;
 }
 
-/* The kernel cycles through all buffers of its ring. So it gets twice as many buffers as a turn takes; and if large receives
- * fill them, no more than stay in the cache until they are sent. */
+/* The kernel cycles through all buffers in the ring, so they should be few enough to stay in the cache. Their number doubles
+ * if a turn takes more than half of them. It shrinks if a turn's large receives have more bytes than stay in the cache. */
 static void pool_fit_depth(struct pool *pool)
 {
     uint32_t warm = pool->large ? (uint32_t)((uint64_t)WARM * pool->taken / pool->large) : BUFFERS;
@@ -70,7 +70,7 @@ static void pool_fit_depth(struct pool *pool)
     pool->taken = pool->large = 0;
 }
 
-/* Once per turn, before the enter. Release order, so that the kernel sees the entries no later than the tail. */
+/* Called once per turn, before the enter. Release order, so that the kernel sees the entries no later than the tail. */
 static void pool_publish(struct pool *pool)
 {
     pool_fit_depth(pool);
@@ -94,7 +94,7 @@ static void pool_open(struct pool *pool, int ring_fd, uint32_t length, size_t st
     pool_publish(pool);
 }
 
-/* The kernel has filled buffer `bid` with `length` bytes. */
+/* Called when the kernel has filled buffer `bid` with `length` bytes. */
 static struct chunk *pool_take(struct pool *pool, uint32_t bid, uint32_t length)
 {
     struct chunk *chunk = &pool->chunks[bid];
@@ -115,7 +115,7 @@ static void chunk_release(struct pool *pool, struct chunk *chunk)
 
 static uint32_t chunk_length(const struct chunk *chunk) { return chunk->end - chunk->start; }
 
-/* Moves a ring buffer's bytes to the heap and returns the buffer, which must not be in a send. */
+/* Moves the bytes of a buffer to the heap. The buffer goes back to the pool, so no send may be using it. */
 static struct chunk *chunk_to_heap(struct pool *pool, struct chunk *chunk)
 {
     struct chunk *copy = malloc(sizeof *copy + BUFFER);
@@ -133,7 +133,7 @@ static void queue_push(struct queue *queue, struct chunk *chunk)
     queue->last = chunk;
 }
 
-/* Appends to the last chunk if it fits; a send in flight reads only the bytes submitted. */
+/* Appends the bytes to the last chunk if they are few and fit. A send in flight of this chunk does not read them. */
 static int queue_absorb(struct queue *queue, const char *bytes, uint32_t length)
 {
     struct chunk *last = queue->first ? queue->last : NULL;
@@ -159,7 +159,7 @@ static void queue_release(struct queue *queue, struct pool *pool, uint32_t bytes
     }
 }
 
-/* Moves every ring buffer of the queue to the heap; none of them may be in a send. */
+/* Moves the bytes of the queue's buffers to the heap. No send may be using these buffers. */
 static void queue_to_heap(struct queue *queue, struct pool *pool)
 {
     for (struct chunk **link = &queue->first; *link; link = &(*link)->next) {

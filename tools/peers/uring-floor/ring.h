@@ -1,5 +1,6 @@
 /* One io_uring: set-up, the two queues, and the system call that drives them. Single-threaded: every completion is posted
- * within an enter of this thread (DEFER_TASKRUN), so the queue does not change between two enters. */
+ * within an enter of this thread (DEFER_TASKRUN), so the completion queue does not change
+ * between two enters. */
 #ifndef FLOOR_RING_H
 #define FLOOR_RING_H
 
@@ -12,11 +13,11 @@
 #define SQ_ENTRIES 256 /* small, so that the entries stay in the cache; what does not fit is submitted by the next enter */
 #endif
 #ifndef CQ_ENTRIES
-#define CQ_ENTRIES 4096 /* large, as an overflow ends multishots */
+#define CQ_ENTRIES 4096 /* large, because an overflow ends multishot operations */
 #endif
 
 struct ring {
-    int fd; /* its index among the registered rings */
+    int fd; /* after `register_fd`, the index among the registered rings */
     uint32_t enter_flags;
     uint32_t tail; /* of the submission queue, before it is published */
     uint32_t *sq_head, *sq_tail, *sq_flags, *cq_head, *cq_tail;
@@ -49,7 +50,7 @@ static long ring_register(int fd, unsigned opcode, void *argument, unsigned coun
     return syscall(NR_IO_URING_REGISTER, fd, opcode, argument, count);
 }
 
-/* A registered ring saves the lookup of the descriptor in every enter. */
+/* With a registered ring, an enter does not look up the descriptor. */
 static void register_fd(struct ring *ring)
 {
     struct rsrc_update update = {.offset = UINT32_MAX, .data = (uint64_t)ring->fd};
@@ -70,7 +71,7 @@ static void map_queues(struct ring *ring, const struct params *params)
     ring->cq_tail = (uint32_t *)(rings + params->cq_off.tail);
 }
 
-/* Leaves the plain descriptor in `fd`: buffer rings are registered with it, then `register_fd` replaces it. */
+/* Leaves the plain descriptor in `fd`, because files and buffer rings are registered with it. `register_fd` replaces it. */
 static void ring_open(struct ring *ring)
 {
     struct params params = {
@@ -91,7 +92,7 @@ static uint32_t ring_unsubmitted(const struct ring *ring) { return ring->tail - 
 
 static int ring_has_room(const struct ring *ring) { return ring_unsubmitted(ring) < SQ_ENTRIES; }
 
-/* The slot of the next entry; scratch memory that must live until the submission is kept by slot. */
+/* The slot of the next entry. Memory that must stay valid until the entry is submitted is kept per slot. */
 static uint32_t ring_slot(const struct ring *ring) { return ring->tail & (SQ_ENTRIES - 1); }
 
 static void ring_push(struct ring *ring, struct sqe sqe)
@@ -100,7 +101,7 @@ static void ring_push(struct ring *ring, struct sqe sqe)
     ring->tail++;
 }
 
-/* Interrupted or short of memory: the rest is submitted by the next enter. */
+/* If the enter is interrupted or memory is short, the next enter submits the rest. */
 static void ring_enter(struct ring *ring, unsigned wait)
 {
     store_release(ring->sq_tail, ring->tail);
@@ -110,8 +111,8 @@ static void ring_enter(struct ring *ring, unsigned wait)
         die(EXIT_FAILED, "io_uring_enter failed: %s", strerror(errno));
 }
 
-/* True if no operation submitted so far can still post a completion: nothing is left in the queue, and no completion is in the
- * kernel's overflow list. */
+/* True if all entries are submitted and no completion is in the kernel's overflow list. Then each operation that does not wait
+ * has ended, and its completion, if any, is in the queue. */
 static int ring_is_settled(const struct ring *ring)
 {
     return !ring_unsubmitted(ring) && !(load_acquire(ring->sq_flags) & SQ_CQ_OVERFLOW);

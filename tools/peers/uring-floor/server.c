@@ -1,22 +1,22 @@
 /*
- * The floor: an echo server on the raw ring, one thread, one io_uring_enter per turn. The cost of other servers above it is
- * their own.
+ * An echo server that calls io_uring directly, with one thread and one io_uring_enter per turn. It is the floor of
+ * comparisons: what another server on io_uring costs beyond it is the overhead of that server.
  *
- * A turn: enter (submits everything, waits for one completion) → read the completions → complete the sends → publish the
- * returned buffers with one store → queue sends and receives.
+ * A turn: publish the returned buffers with one store → queue receives and sends → enter (submits them, and waits for a
+ * completion if nothing else can be done) → read the completions → complete the sends.
  *
- * A connection's receive is armed once and takes buffers from the shared ring; received bytes are sent from the same memory. A
- * send is first tried eagerly: it does not wait, and posts a completion only if it could not send everything, so that one
- * request on one connection is one enter. If the enter that submitted it has returned and there is no completion, its buffers
- * are returned. Otherwise the rest is sent by a send that waits. At most one send is in flight on a connection: two would
- * interleave.
+ * A connection's receive is multishot and takes buffers from the shared buffer ring. Received bytes are sent from the same
+ * memory. A send is first tried eagerly: it does not wait, and posts a completion only if it could not send everything. So a
+ * request needs one enter if the server is otherwise idle. If the enter that submitted the send has returned and there is no
+ * completion, the send's buffers are returned. Otherwise the rest is sent by a send that waits. At most one send is in flight
+ * on a connection, because the bytes of two could interleave.
  */
 #define _GNU_SOURCE
 #include "datagrams.h"
 
 enum {
-    VECTORS = 64,             /* chunks in one send */
-    RECEIVE_LIMIT = 512 << 10, /* bytes of a receive before it ends; it is armed again once half of them are sent */
+    VECTORS = 64,             /* maximum number of chunks in one send */
+    RECEIVE_LIMIT = 512 << 10, /* bytes after which a receive ends; it is armed again once at most half of them are queued */
 };
 
 enum kind { ACCEPT, RECEIVE, SEND };
@@ -25,12 +25,13 @@ enum sending { IDLE, EAGER, WAITING };
 
 struct connection {
     struct queue queue; /* received, not yet known to be sent */
-    uint32_t queued;    /* its bytes */
-    uint32_t offered;   /* bytes of these in the send in flight */
+    uint32_t queued;    /* bytes in the queue */
+    uint32_t offered;   /* bytes of the queue in the send in flight */
     uint8_t armed, limited, arming, to_send, ended, failed, blocked, sending;
 };
 
-/* Descriptors, first in first out. Each is in a list at most once (a flag in its connection), so the list cannot overflow. */
+/* Descriptors, first in, first out. A flag in the connection prevents that `sends` or `arms` has a descriptor twice, so these
+ * lists cannot overflow. */
 struct list {
     int *items;
     uint32_t head, tail, mask;
@@ -50,8 +51,8 @@ struct server {
     int listener;
     int accept_wanted, accept_paused;
     int closed;    /* a descriptor was closed since the last enter */
-    int unsettled; /* a submitted operation may still post a completion */
-    int follow_up; /* an eager send of this turn is followed by more work */
+    int unsettled; /* entries may be unsubmitted, or completions in the kernel's overflow list */
+    int follow_up; /* work follows an eager send of this turn, so the enter must not wait */
     uint32_t receive_limit;
 };
 
@@ -68,8 +69,6 @@ static struct list list_new(size_t limit)
 }
 
 static uint64_t token(enum kind kind, int fd) { return (uint64_t)fd << 8 | kind; }
-
-/* --- the lists of a connection --- */
 
 static void want_receive(struct server *server, int fd)
 {
@@ -96,7 +95,7 @@ static void release_sent(struct server *server, struct connection *c, uint32_t b
 }
 
 /* Closes a connection once nothing of it is in the kernel or in a list, and nothing is left to send. The buffers of a failed
- * connection are returned before, as others may wait for them. */
+ * connection are returned as soon as no send uses them, because other connections may wait for them. */
 static void close_if_done(struct server *server, int fd)
 {
     struct connection *c = &server->connections[fd];
@@ -118,8 +117,6 @@ static void fail(struct server *server, int fd)
     shutdown(fd, SHUT_RDWR);
 }
 
-/* --- completions --- */
-
 static void on_accept(struct server *server, const struct cqe *cqe)
 {
     if (cqe->res >= 0)
@@ -130,7 +127,8 @@ static void on_accept(struct server *server, const struct cqe *cqe)
     server->accept_wanted = !server->accept_paused;
 }
 
-/* For a slow reader small pieces share a buffer, and a quarter of the ring is kept free. */
+/* For a slow reader, small pieces share a buffer. Larger ones move to the heap if less than a quarter of the buffers is
+ * free. */
 static void on_bytes_blocked(struct pool *pool, struct connection *c, struct chunk *chunk)
 {
     if (queue_absorb(&c->queue, chunk->data, chunk->end))
@@ -157,7 +155,7 @@ static void on_receive_end(struct server *server, int fd, int result)
     if (result == 0)
         c->ended = 1;
     else if (result == -EINVAL && c->limited)
-        server->receive_limit = 0; /* before Linux 6.17 */
+        server->receive_limit = 0; /* the kernel is older than Linux 6.17 */
     else if (result < 0 && result != -ENOBUFS && result != -EINTR && result != -EAGAIN)
         fail(server, fd);
     want_receive(server, fd);
@@ -178,7 +176,7 @@ static void on_receive(struct server *server, int fd, const struct cqe *cqe)
         on_receive_end(server, fd, cqe->res);
 }
 
-/* An eager send has a completion only if it could not send everything; a waiting one always has. */
+/* Called for the completion of a send, and by `settle_sends` for an eager send without a completion. */
 static void on_send(struct server *server, int fd, int result)
 {
     struct connection *c = &server->connections[fd];
@@ -214,9 +212,7 @@ static void read_completions(struct server *server)
     store_release(ring->cq_head, head);
 }
 
-/* --- after the completions --- */
-
-/* An eager send without a completion by now has sent everything. */
+/* Called after all completions are read: an eager send without one has sent everything. */
 static void settle_sends(struct server *server)
 {
     server->unsettled = !ring_is_settled(&server->ring);
@@ -251,7 +247,8 @@ static struct sqe offer(struct server *server, struct connection *c)
     return (struct sqe){.opcode = OP_SEND, .addr = (uint64_t)(first->data + first->start), .len = c->offered};
 }
 
-/* An eager send has no completion to wake the loop; if work depends on it, the next enter must not wait. */
+/* An eager send that succeeds does not end the wait of an enter. So this turn's enter must not wait if the connection has more
+ * bytes to send, or its receive is not armed. */
 static void mark_eager(struct server *server, int fd, struct connection *c)
 {
     c->sending = EAGER;
@@ -310,8 +307,8 @@ static void submit_accept(struct server *server)
                                           .user_data = token(ACCEPT, server->listener)});
 }
 
-/* Receives before sends, so that a send knows whether its connection is armed; and no more of them than there are buffers: a
- * receive that is armed on an empty ring fails at once. */
+/* Receives are submitted before sends, because `mark_eager` depends on whether the receive is armed. There are no more of them
+ * than buffers in the ring: a receive on an empty buffer ring fails at once. */
 static void submit_all(struct server *server)
 {
     struct ring *ring = &server->ring;
@@ -324,7 +321,7 @@ static void submit_all(struct server *server)
         submit_send(server, list_pop(&server->sends));
 }
 
-/* Wait for a completion only if nothing can be done without one. */
+/* Returns 1 only if nothing can be done without a completion. */
 static unsigned completions_to_wait_for(const struct server *server)
 {
     int buffers_come_back = server->pool.available || !list_is_empty(&server->eager);

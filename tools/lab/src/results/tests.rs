@@ -42,8 +42,8 @@ impl Observer for StopAfter {
     }
 }
 
-/// Measures `rounds` rounds until `until` slices are done. The arguments contain the directory of
-/// the run. Returns the results, and how many slices were measured.
+/// Measures `rounds` rounds until `until` slices are done. The first contender's arguments contain
+/// the directory of the run and a port. Returns the results, and how many slices were measured.
 fn run(path: &Path, rounds: usize, until: usize) -> anyhow::Result<(Results, usize)> {
     let scratch = directory();
     let mut bench = crate::bench::tests::bench(&NAMES);
@@ -93,7 +93,7 @@ fn an_interrupted_run_resumes_with_the_missing_slices() {
     let (part, measured) = run(&path, 8, 10).expect("the run failed");
     assert_eq!((part.is_finished(), measured), (false, 10));
     assert!(part.report().warnings[0].starts_with("interrupted after 10 of 24 slices"));
-    // As if the run was killed while writing a line.
+    // Appends a part of a line, as if the run was killed while writing it.
     let mut file = OpenOptions::new().append(true).open(&path).expect("the file cannot be opened");
     file.write_all(b"{\"slice\":{\"round\":7,").expect("the file cannot be written");
     assert_eq!(

@@ -69,7 +69,7 @@ impl Fixture {
     }
 }
 
-/// Starts our echo server on a free port.
+/// Starts annulus's echo server on a free port.
 fn target(core: Option<usize>) -> Result<Server> {
     let program = env::current_exe().context("cannot find this program to start it")?;
     let arguments = ["echo", "--listen", "127.0.0.1:0"].map(Into::into).into();

@@ -28,8 +28,8 @@ pub(crate) struct Running {
     pub(crate) pid: Option<u32>,
 }
 
-/// Starts a contender for a service, and waits until it is ready. The timeout does not apply to one
-/// that announces its address.
+/// Starts a contender for a service, and waits until it is ready. The timeout does not apply to a
+/// contender that announces its address.
 pub(crate) fn start(
     contender: &Contender,
     service: &str,

@@ -22,12 +22,12 @@ use annulus_load::stats::median;
 /// Roughly how long a quick run may take.
 const QUICK_RUN_TIME: Duration = Duration::from_secs(50);
 
-/// How long servers idle before their memory is read again, in usual and quick runs. It is longer
-/// than our servers keep unused memory.
+/// How long servers idle before their memory is read again, in usual and quick runs. Annulus's
+/// servers release unused memory sooner.
 const IDLE_TIMES: [Duration; 2] = [Duration::from_secs(60), Duration::from_secs(12)];
 
-/// The bytes of a MB in the documents, and the seconds of a run in the document that lists
-/// megabytes moved.
+/// The bytes of a MB in the documents. [`DOCUMENT_RUN_SECONDS`] is the length of a run in the
+/// document that lists the megabytes moved.
 const BYTES_PER_MB: f64 = (1 << 20) as f64;
 const DOCUMENT_RUN_SECONDS: f64 = 30.0;
 
@@ -117,7 +117,7 @@ impl SuiteRun {
     }
 
     /// Returns the comparison of echo servers. The load is streams, a connection per message over
-    /// four event loops (document 002), or datagrams.
+    /// four event loops, or datagrams.
     fn echo(&mut self, catalogue: Catalogue) -> Result<Setup> {
         let plan = self.plan;
         let is_udp = self.suite.kind == Kind::Udp;

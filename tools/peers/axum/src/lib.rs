@@ -1,5 +1,5 @@
-//! The router, and the arguments `PROGRAM PORT http1|http2 [MODE]`. Both programs speak both
-//! protocols on one port.
+//! The router, and the arguments `PROGRAM PORT http1|http2 [MODE]`. Both programs speak HTTP/1 and
+//! HTTP/2 on one port.
 
 use axum::{Router, routing::get};
 use std::net::{Ipv4Addr, SocketAddr};

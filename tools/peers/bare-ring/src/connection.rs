@@ -45,7 +45,8 @@ impl Connection {
         Box::new(Connection { fd, step: Step::Receiving, buffer, filled, sent, vector, header })
     }
 
-    /// Starts a receive, with a separate poll first if the operations have no flag for it.
+    /// Returns the entry of a receive, or of a poll that comes first if the operations have no flag
+    /// for it.
     pub fn receive(&mut self, mode: Mode) -> Entry {
         if mode.polls_first && mode.operations.are_of_files() {
             self.step = Step::Polling;

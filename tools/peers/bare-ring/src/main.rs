@@ -1,7 +1,6 @@
-//! An echo server directly on `annulus-ring`, without the runtime, like the servers of the first
-//! two documents: each connection has its own buffer and one operation in flight. The mode selects
-//! the operations, whether a receive polls first, and whether a kernel thread takes the
-//! submissions.
+//! An echo server directly on `annulus-ring`, without the runtime. Each connection has its own
+//! buffer and one operation in flight. The mode selects the operations, whether a receive polls
+//! first, and whether a kernel thread takes the submissions.
 
 mod connection;
 mod mode;
@@ -86,7 +85,8 @@ impl Server {
     /// follows after a pause.
     fn on_accept(&mut self, completion: Completion) -> io::Result<()> {
         if completion.result >= 0 {
-            // SAFETY: the kernel has just opened the descriptor, and only `close` closes it.
+            // SAFETY: the kernel has just opened the descriptor, and only the connection's close
+            // operation closes it.
             let fd = unsafe { Fd::from_raw(completion.result) };
             let number = self.free.pop().unwrap_or_else(|| {
                 self.connections.push(None);
@@ -123,8 +123,8 @@ impl Server {
     }
 
     fn push(&mut self, entry: Entry) -> io::Result<()> {
-        // SAFETY: the memory that an entry refers to is in the box of its connection, which has one
-        // operation in flight and is dropped only after that has ended.
+        // SAFETY: the memory that an entry refers to is static, or is in the box of its connection,
+        // which has one operation in flight and is dropped only after that has ended.
         while unsafe { self.ring.push_unchecked(entry) }.is_err() {
             self.ring.enter(Wait::No)?;
         }

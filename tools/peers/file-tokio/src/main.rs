@@ -8,7 +8,7 @@ use tokio::fs::OpenOptions;
 use tokio::io::{AsyncReadExt, AsyncSeekExt, AsyncWriteExt};
 use tokio::runtime::{Builder, Runtime};
 
-/// Each block of this many bytes holds the number of its cycle.
+/// Each block of this many bytes begins with the number of its cycle.
 const STRETCH: usize = 4096;
 
 fn main() -> ExitCode {
@@ -91,7 +91,7 @@ impl Worker {
             let mut options = OpenOptions::new();
             let mut file = options.read(true).write(true).create(true).open(&self.path).await?;
             file.write_all(&self.written).await?;
-            // Until then, a write is only buffered.
+            // Before the flush, tokio may only have buffered the write.
             file.flush().await?;
             file.rewind().await?;
             file.read_exact(&mut self.read).await?;

@@ -115,7 +115,8 @@ where
     let _ = match service.version {
         Version::Http1 => http1().serve_connection(stream, service_fn(answer)).await,
         Version::Http2 => {
-            // Boxed, so that connections of HTTP/1 do not have its size.
+            // Boxed, because this large future would otherwise also enlarge the tasks of HTTP/1
+            // connections.
             Box::pin(http2::Builder::new(executor).serve_connection(stream, service_fn(answer)))
                 .await
         }
@@ -145,7 +146,7 @@ pub fn answer(request: Request<Incoming>) -> Answer {
 
 /// The future of an answer.
 pub enum Answer {
-    /// Ready.
+    /// An answer that is ready.
     AtOnce(Option<Response<Full<Bytes>>>),
     /// An empty answer, once the body of the request has arrived.
     AfterBody(Collect<Incoming>),

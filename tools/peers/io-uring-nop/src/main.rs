@@ -40,8 +40,9 @@ fn parse(question: &str) -> Option<(u32, u64)> {
     Some((entries, (seconds * 1e9) as u64))
 }
 
-/// Sets up a ring with the flags of the newest kernel, or without flags if they are refused. The
-/// crate does not use a registered ring descriptor, so each enter looks it up.
+/// Sets up a ring with the flags of the newest kernel, or without these flags if they are refused.
+/// The crate does not use a registered ring descriptor, so the kernel looks the descriptor up in
+/// each enter.
 fn set_up(entries: u32) -> io::Result<IoUring> {
     let newest = IoUring::builder()
         .setup_cqsize(entries)

@@ -1,5 +1,5 @@
 //! An echo server on monoio, io_uring, one thread: a task per connection, each with its own buffer,
-//! as in its README.
+//! as in monoio's README.
 
 use std::io;
 

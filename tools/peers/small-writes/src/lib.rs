@@ -9,9 +9,10 @@
 //! - `busy`: requests as for `pieces`, while a thousand tasks are ready all the time, each of which
 //!   computes for 5 µs per poll. It shows how long a reply waits for other tasks.
 //!
-//! The first two are written as a beginner writes them, with a write per message or piece, and with
-//! `-gathering`, as an expert writes it: whatever is there is collected and written at once. On
-//! annulus, whose send gathers, `fan-out-group` is what an expert writes.
+//! `fan-out` and `pieces` are written as a beginner would write them, with a write per message or
+//! piece. With `-gathering`, they are written as an expert would write them: everything that is
+//! available is collected and written at once. Annulus's send gathers by itself, so an expert would
+//! write `fan-out-group` there.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::process::exit;
@@ -24,7 +25,7 @@ pub use listen::{BACKLOG, SHORTAGE, announce, must, ring as on_ring};
 
 /// Messages that a subscriber may be behind before it is disconnected.
 pub const BACKLOG_MESSAGES: usize = 1024;
-/// Bytes that are gathered at most before they are written.
+/// Gathering stops once there are this many bytes, and they are written.
 pub const GATHERED_BYTES: usize = 64 * 1024;
 /// Bytes per receive.
 pub const RECEIVE_BYTES: usize = 16 * 1024;
@@ -33,7 +34,7 @@ pub const SUBSCRIBES: u8 = b'S';
 /// The first byte of the publisher's connection.
 pub const PUBLISHES: u8 = b'P';
 
-/// The services of a program that has those of beginners and of experts.
+/// The services of a program with the styles [`Style::Each`] and [`Style::Gathering`].
 pub const SERVICES: [&str; 4] = ["fan-out", "fan-out-gathering", "pieces", "pieces-gathering"];
 
 const MAX_MESSAGE_BYTES: usize = 64 * 1024;
@@ -62,9 +63,9 @@ pub struct Task {
 pub enum Style {
     /// A write per message or piece.
     Each,
-    /// By gathering what is there.
+    /// A write of everything that is available.
     Gathering,
-    /// By a group of annulus.
+    /// A `SendGroup` of annulus.
     Group,
 }
 
@@ -131,7 +132,7 @@ pub fn next_message(received: &mut BytesMut) -> io::Result<Option<Bytes>> {
 }
 
 /// Returns the pieces of the reply to the request at the start of the bytes, and the bytes after
-/// it; `None` if more are needed.
+/// the request; `None` if more are needed.
 #[expect(clippy::type_complexity, reason = "one caller per program takes it apart")]
 pub fn next_reply(
     received: &[u8],

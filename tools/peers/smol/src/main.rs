@@ -19,7 +19,7 @@ fn main() {
     }))
 }
 
-/// The standard library sets a backlog of 128; a second `listen` changes it.
+/// The standard library chooses a small backlog; a second `listen` changes it.
 fn bind(address: SocketAddr) -> io::Result<Async<TcpListener>> {
     let listener = TcpListener::bind(address)?;
     rustix::net::listen(&listener, BACKLOG)?;

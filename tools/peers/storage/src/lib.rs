@@ -18,7 +18,7 @@ pub use listen::{BACKLOG, SHORTAGE, announce, must, ring};
 pub const BLOCK: usize = 4096;
 /// Bytes of a request: the number of a block in hexadecimal digits.
 pub const REQUEST: usize = 8;
-/// The pieces of a reply in pieces.
+/// The number of pieces of a reply that is sent in pieces.
 pub const PIECES: usize = 4;
 
 /// Memory of a block, aligned for direct I/O.
@@ -95,7 +95,8 @@ fn parse(modes: &[&str]) -> io::Result<(Task, Option<String>)> {
             let file = File::open(&path)?;
             let blocks = file.metadata()?.len() / BLOCK as u64;
             file.sync_data()?;
-            // A service with direct reads leaves the cache alone: another one may use it.
+            // The file is cached for every service, because a service with direct reads may run
+            // beside one that uses the cache.
             read_all(file)?;
             let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
             Task::Kv(Kv { address, path, blocks, direct, pieces })
@@ -218,7 +219,7 @@ impl Job {
         File::options().read(true).custom_flags(self.flags()).open(&self.path)
     }
 
-    /// Returns a reader, which makes and measures one read after another.
+    /// Returns a reader, which chooses and measures one read after another.
     pub fn reader(self: &Arc<Job>) -> Reader {
         Reader { job: self.clone(), began: 0 }
     }
@@ -241,7 +242,7 @@ impl Job {
     }
 }
 
-/// Makes the reads of a job, one after another.
+/// Chooses the offsets of a job's reads, and measures the reads, one after another.
 pub struct Reader {
     job: Arc<Job>,
     /// When the read began; zero before the first one.
@@ -278,10 +279,10 @@ pub fn whole(bytes: usize) -> io::Result<()> {
     }
 }
 
-/// Times in nanoseconds, exact to 2 %.
+/// Times in nanoseconds, exact to about 3 %.
 struct Histogram([AtomicU64; BUCKETS]);
 
-/// The buckets per power of two, as a power of two.
+/// The binary logarithm of the number of buckets per power of two.
 const FINE_BITS: u32 = 5;
 const BUCKETS: usize = 64 << FINE_BITS;
 

@@ -8,7 +8,7 @@ use tokio_uring::Runtime;
 use tokio_uring::buf::BoundedBuf;
 use tokio_uring::net::{TcpListener, TcpStream};
 
-/// Operations per submission. With more, the library submits early.
+/// Size of the submission queue. If it is full, the library submits early.
 const ENTRIES: u32 = 4096;
 
 fn main() {

@@ -19,6 +19,7 @@ async fn serve(address: SocketAddr) -> io::Result<()> {
     socket.bind(address)?;
     let listener = socket.listen(BACKLOG as u32)?;
     announce(&Address::Tcp(listener.local_addr()?));
-    // A connection works without it, too. The streams of annulus set it.
+    // A connection works without TCP_NODELAY, too, so a failure is ignored. Annulus's streams set
+    // the option as well.
     axum::serve(listener.tap_io(|stream| _ = stream.set_nodelay(true)), router()).await
 }

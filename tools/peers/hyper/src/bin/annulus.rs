@@ -21,7 +21,7 @@ type Spawn = fn(Service, TcpStream);
 fn main() {
     let task = any_task(&MODES);
     let of_annulus: Spawn = |service, stream| drop(annulus::spawn(connection(service, stream)));
-    // axum spawns its connections in this way.
+    // In the mode `guest`, connections are tasks of tokio.
     let of_tokio: Spawn =
         |service, stream| drop(tokio::task::spawn_local(connection(service, stream)));
     match task.mode.as_deref() {
@@ -61,7 +61,8 @@ async fn accept(task: Task, spawn: Spawn) {
 async fn connection(service: Service, stream: TcpStream) {
     match service.tls.clone() {
         None => serve(&service, Io::new(stream), Executor).await,
-        // Boxed, so that connections without TLS do not have its size.
+        // Boxed, because this large future would otherwise also enlarge the tasks of connections
+        // without TLS.
         Some(config) => Box::pin(encrypted(service, stream, config)).await,
     }
 }

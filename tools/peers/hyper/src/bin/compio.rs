@@ -23,7 +23,7 @@ async fn accept(task: Task) {
     loop {
         match listener.accept().await {
             Ok((stream, _)) => {
-                // The connection works without it, too.
+                // The connection works without TCP_NODELAY, too.
                 let _ = stream.set_nodelay(true);
                 let (service, stream) = (task.service.clone(), HyperStream::new_plain(stream));
                 let connection = async move { serve(&service, stream, CompioExecutor).await };

@@ -27,7 +27,7 @@ async fn accept(task: Task) {
     loop {
         match listener.accept().await {
             Ok((stream, _)) => {
-                // The connection works without it, too.
+                // The connection works without TCP_NODELAY, too.
                 let _ = stream.set_nodelay(true);
                 let Ok(stream) = stream.into_poll_io() else { continue };
                 let service = task.service.clone();

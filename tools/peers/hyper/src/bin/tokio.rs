@@ -22,7 +22,7 @@ async fn accept(task: Task) {
     loop {
         match listener.accept().await {
             Ok((stream, _)) => {
-                // The connection works without it, too.
+                // The connection works without TCP_NODELAY, too.
                 let _ = stream.set_nodelay(true);
                 tokio::spawn(connection(task.service.clone(), stream));
             }
@@ -34,7 +34,8 @@ async fn accept(task: Task) {
 async fn connection(service: Service, stream: TcpStream) {
     match service.tls.clone() {
         None => serve(&service, TokioIo::new(stream), TokioExecutor::new()).await,
-        // Boxed, so that connections without TLS do not have its size.
+        // Boxed, because this large future would otherwise also enlarge the tasks of connections
+        // without TLS.
         Some(config) => Box::pin(encrypted(service, stream, config)).await,
     }
 }

@@ -1,4 +1,4 @@
-//! Small writes on annulus, whose send gathers: the program as a beginner writes it.
+//! Small writes on annulus, as a beginner would write them: annulus's send gathers them by itself.
 
 use std::io;
 

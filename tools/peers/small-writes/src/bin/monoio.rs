@@ -1,4 +1,4 @@
-//! Small writes on monoio, io_uring, one thread, as a beginner and as an expert writes them.
+//! Small writes on monoio, io_uring, one thread, as a beginner and as an expert would write them.
 
 use std::io;
 

@@ -36,8 +36,8 @@ impl SetLen for Memory {
 impl IoBufMut for Memory {
     fn as_uninit(&mut self) -> &mut [MaybeUninit<u8>] {
         let bytes = &mut self.0.0;
-        // SAFETY: initialised bytes are valid as bytes that may not be, and compio writes only
-        // initialised ones.
+        // SAFETY: initialised bytes are also valid as possibly uninitialised bytes, and compio
+        // writes only initialised bytes.
         unsafe { std::slice::from_raw_parts_mut(bytes.as_mut_ptr().cast(), bytes.len()) }
     }
 }

@@ -31,7 +31,7 @@ unsafe impl IoBuf for Memory {
     }
 }
 
-// SAFETY: as above.
+// SAFETY: the memory is in a box, so it does not move, and all of it may be written.
 unsafe impl IoBufMut for Memory {
     fn write_ptr(&mut self) -> *mut u8 {
         self.0.0.as_mut_ptr()

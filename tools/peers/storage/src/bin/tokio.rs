@@ -1,6 +1,7 @@
-//! Reads and a server on tokio, one thread: each read is a plain call in `spawn_blocking`, or with
-//! the mode `fs` one of `tokio::fs`, whose cursor needs a file per task. `tokio::fs` has no aligned
-//! memory, so direct reads are always plain calls.
+//! Reads and a server on tokio, one thread. Each read is a plain call in `spawn_blocking`. With the
+//! mode `fs`, the cold and warm reads of jobs are calls of `tokio::fs`, which needs a file per task
+//! because of its cursor. `tokio::fs` has no aligned memory, so direct reads are always plain
+//! calls.
 
 use std::fs::File;
 use std::io::{self, Error, SeekFrom};

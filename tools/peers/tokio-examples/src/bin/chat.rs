@@ -1,4 +1,4 @@
-//! The twin of `examples/chat.rs` on tokio, on three threads.
+//! `examples/chat.rs`, ported to tokio, with three threads.
 
 use bytes::Bytes;
 use futures_util::StreamExt;

@@ -1,4 +1,4 @@
-//! The twin of `examples/cluster.rs` on tokio, over the network that turmoil simulates.
+//! `examples/cluster.rs`, ported to tokio and the network that turmoil simulates.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};

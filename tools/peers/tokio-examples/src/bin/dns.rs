@@ -1,4 +1,4 @@
-//! The twin of `examples/dns.rs` on tokio.
+//! `examples/dns.rs`, ported to tokio.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -13,8 +13,8 @@ use tokio::sync::Semaphore;
 use tokio::task::spawn_local;
 use tokio::time::{Instant, timeout};
 
-/// How long an upstream may take, how often a query is sent, and how many are forwarded at once,
-/// each with its own socket.
+/// How long an upstream may take, how many times a query is sent, and how many queries are
+/// forwarded at once, each with its own socket.
 const PATIENCE: Duration = Duration::from_millis(800);
 const ATTEMPTS: usize = 4;
 const AT_ONCE: usize = 800;
@@ -73,8 +73,8 @@ impl Upstream {
         Self { address, failures: Cell::default(), rests_until: Cell::new(Instant::now()) }
     }
 
-    /// Returns true if a query should ask it first. After too many failures, only one query per
-    /// rest does.
+    /// Returns true if a query should ask this upstream first. After too many failures, only one
+    /// query per rest period does.
     fn is_good(&self) -> bool {
         let now = Instant::now();
         if self.failures.get() < FAILURES {
@@ -110,7 +110,8 @@ async fn forward(
             timeout(PATIENCE, ask(upstream.address, &query)).await.ok().and_then(Result::ok);
         upstream.note(answer.is_some());
         let Some(mut answer) = answer else {
-            // Asks it again after the rest, unless another upstream has refused.
+            // Queues the upstream again behind the others, unless another upstream has refused the
+            // query.
             order.extend(refusal.is_none().then_some(upstream));
             continue;
         };

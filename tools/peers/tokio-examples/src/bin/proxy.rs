@@ -1,4 +1,4 @@
-//! The twin of `examples/proxy.rs` on tokio.
+//! `examples/proxy.rs`, ported to tokio.
 
 use socket2::{SockRef, TcpKeepalive};
 use std::cell::Cell;
@@ -91,8 +91,8 @@ async fn proxy(
     end
 }
 
-/// Ends some time after the client has ended, unless the client has sent something, which may be
-/// all that it has to send.
+/// Returns an error some time after the client has ended without sending a byte. If the client has
+/// sent something, that may be all that it has to send, so only a failure of its connection counts.
 async fn until_left(client: &TcpStream) -> io::Error {
     match client.peek(&mut [0]).await {
         Ok(0) => {

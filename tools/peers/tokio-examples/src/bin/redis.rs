@@ -1,4 +1,4 @@
-//! The twin of `examples/redis.rs` on tokio.
+//! `examples/redis.rs`, ported to tokio.
 
 use bytes::{Buf, Bytes, BytesMut};
 use socket2::{SockRef, TcpKeepalive};
@@ -23,8 +23,8 @@ const KEEP_ALIVE: TcpKeepalive = TcpKeepalive::new()
     .with_time(Duration::from_secs(10))
     .with_interval(Duration::from_secs(5))
     .with_retries(3);
-/// Maximum number of keys removed before other tasks run. The loop checks for input from clients
-/// after 61 polls of tasks.
+/// Maximum number of keys removed before other tasks run. Tokio's loop checks for input from
+/// clients only after 61 polls of tasks.
 const EXPIRED_AT_ONCE: usize = 4;
 /// Number of messages that may wait for a subscriber.
 const BEHIND: usize = 65536;
@@ -103,7 +103,7 @@ async fn serve(mut stream: TcpStream, store: Rc<RefCell<Store>>) -> io::Result<(
             }
             buffer.advance(command.finish());
             if client.is_subscriber() || !messages.is_empty() {
-                // Answers are in order with messages.
+                // Messages that have arrived before the answers are written first.
                 while let Ok(message) = messages.try_recv() {
                     into.write_all(&message).await?;
                 }
@@ -147,7 +147,7 @@ impl Client {
 /// The messages that wait for a client.
 struct Inbox {
     queue: mpsc::Sender<Bytes>,
-    /// Notified once too many wait.
+    /// Notified once too many messages wait.
     is_full: Notify,
 }
 
@@ -358,7 +358,7 @@ struct Store {
     values: HashMap<Vec<u8>, Vec<u8>>,
     /// When keys with a time to live expire.
     deadlines: HashMap<Vec<u8>, Instant>,
-    /// The same keys, ordered by the time at which they expire.
+    /// The keys of `deadlines`, ordered by the time at which they expire.
     ends: BTreeSet<(Instant, Vec<u8>)>,
 }
 
@@ -515,7 +515,7 @@ impl Store {
         confirm(out, client, kind, Some(name));
     }
 
-    /// Ends a subscription. A group without subscribers goes.
+    /// Ends a subscription. Removes the subject if it has no subscribers left.
     fn unsubscribe(&mut self, client: &mut Client, subject: &Subject) {
         let place = client.memberships.iter().position(|(known, _)| known == subject);
         let Some(place) = place else { return };
@@ -676,7 +676,8 @@ impl Store {
         number(out, b':', known.into());
     }
 
-    /// Returns the time in seconds, -1 if the key never expires, or -2 if it does not exist.
+    /// Returns the remaining time in seconds, -1 if the key never expires, or -2 if it does not
+    /// exist.
     fn time_to_live(&mut self, key: &[u8]) -> i64 {
         match (self.get(key).is_some(), self.deadlines.get(key)) {
             (true, Some(deadline)) => {
@@ -767,7 +768,7 @@ fn hello(out: &mut Vec<u8>, version: usize) {
 /// Returns true if a channel matches a pattern, in which `?` is any byte, `*` any bytes, `[a-c]` one
 /// of a set, `[^a-c]` one that is not, and a backslash takes the next byte as it is.
 fn matches(mut pattern: &[u8], mut channel: &[u8]) -> bool {
-    // What follows the last star, and where that was tried.
+    // The pattern after the last star, and the part of the channel at which it was last tried.
     let mut star: Option<(&[u8], &[u8])> = None;
     loop {
         if let [b'*', rest @ ..] = pattern {
@@ -791,7 +792,7 @@ fn matches(mut pattern: &[u8], mut channel: &[u8]) -> bool {
     }
 }
 
-/// Returns the pattern after its first part, which is not a star, if that matches a byte.
+/// Returns the pattern after its first part, which is not a star, if that part matches the byte.
 fn match_one(pattern: &[u8], byte: u8) -> Option<&[u8]> {
     let (is_match, rest) = match pattern {
         [] => return None,

@@ -1,4 +1,4 @@
-//! The twin of `examples/shutdown.rs` on tokio.
+//! `examples/shutdown.rs`, ported to tokio.
 
 use socket2::{SockRef, TcpKeepalive};
 use std::io;

@@ -1,5 +1,4 @@
-//! The twin of `examples/static_files.rs` on tokio, which opens and closes each file for each
-//! request.
+//! `examples/static_files.rs`, ported to tokio. It opens and closes a file for each request.
 
 use bytes::BytesMut;
 use httparse::Status;
@@ -26,7 +25,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::time::{sleep, timeout};
 
 const PATIENCE: Duration = Duration::from_secs(10);
-/// A client that takes longer for a part of a file is not reading.
+/// How long a client may take to receive a head or a part of a file.
 const SLOWEST: Duration = Duration::from_secs(60);
 const PART: u64 = 1 << 20;
 /// An idle client that vanishes is detected after 25 seconds.
@@ -34,10 +33,10 @@ const KEEP_ALIVE: TcpKeepalive = TcpKeepalive::new()
     .with_time(Duration::from_secs(10))
     .with_interval(Duration::from_secs(5))
     .with_retries(3);
-/// Nix, container images and archives date all files to 1970 or to 1 January 1980. Dates up to this
-/// one carry no information.
+/// Nix, container images and archives date all files to 1970 or to 1 January 1980. Dates before
+/// 2 January 1980 carry no information.
 const FIRST_DATE: Duration = Duration::from_secs(315_619_200);
-/// Maximum number of bytes of a request.
+/// A head that is incomplete after this many bytes is rejected.
 const LIMIT: usize = 16 << 10;
 const BAD: &str = "400 Bad Request";
 const NOT_FOUND: &str = "404 Not Found";
@@ -142,7 +141,7 @@ async fn read_head(stream: &mut TcpStream, buffer: &mut BytesMut) -> io::Result<
 #[derive(Default)]
 struct Request<'a> {
     method: &'a str,
-    /// As requested, but without the query.
+    /// The path as requested, without the host and the query.
     target: &'a str,
     path: PathBuf,
     keep_alive: bool,
@@ -151,13 +150,14 @@ struct Request<'a> {
     /// Lists of tags, which may span several header lines.
     if_match: Vec<&'a str>,
     if_none_match: Vec<&'a str>,
-    /// Dates; invalid ones are ignored.
+    /// `None` also if the date is invalid.
     if_modified_since: Option<SystemTime>,
     if_unmodified_since: Option<SystemTime>,
 }
 
 impl<'a> Request<'a> {
-    /// Returns a status as the error if the request is invalid, and so are the bytes after it.
+    /// Returns the status of the reply as the error. The connection is closed after an error,
+    /// because the next request may not be where it is expected.
     fn parse(head: &'a [u8]) -> Result<Self, &'static str> {
         let mut lines = [httparse::EMPTY_HEADER; 100];
         let mut parsed = httparse::Request::new(&mut lines);
@@ -236,7 +236,8 @@ impl<'a> Request<'a> {
         Ok(Answer { status, headers, file: Some((file, range)) })
     }
 
-    /// Returns the status, and the part of a file of this length to send: RFC 9110, section 13.2.2.
+    /// Returns the status, and the part of a file of this length to send. The conditions have the
+    /// order of RFC 9110, section 13.2.2.
     fn part(
         &self,
         tag: &str,
@@ -279,9 +280,9 @@ impl<'a> Request<'a> {
 fn status_of(error: io::Error) -> &'static str {
     match error.raw_os_error() {
         Some(libc::ENOENT | libc::ENOTDIR | libc::ENAMETOOLONG | libc::ELOOP) => NOT_FOUND,
-        // A socket.
+        // The path is a Unix socket.
         Some(libc::ENXIO) => NOT_FOUND,
-        // A zero byte, or a path that leads out of the directory.
+        // The path contains a zero byte, or leads out of the directory.
         None if matches!(error.kind(), InvalidInput | NotFound) => NOT_FOUND,
         Some(libc::EACCES | libc::EPERM) => DENIED,
         Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM | libc::EAGAIN) => FULL,
@@ -310,7 +311,7 @@ fn date_of(modified: io::Result<SystemTime>, now: SystemTime) -> Option<SystemTi
 }
 
 /// Opens a file below the root, or the index of a directory, and returns it with its metadata.
-/// Returns `None` for a directory without a slash.
+/// Returns `None` if the path names a directory and does not end with a slash.
 async fn open(
     root: &Path,
     path: &mut PathBuf,
@@ -345,7 +346,7 @@ struct Answer {
 
 impl Answer {
     /// Redirects to the same path with a slash at the end. Leading slashes are reduced to one,
-    /// since several would name a host.
+    /// because the path would name a host if it began with two.
     fn moved(target: &str) -> Self {
         let mut answer = Self::error("301 Moved Permanently");
         _ = write!(answer.headers, "location: /{}/\r\n", target.trim_start_matches('/'));
@@ -360,16 +361,17 @@ impl Answer {
     }
 }
 
-/// Finds the end of the head: after an empty line, or after a line that is not ended by CRLF.
+/// Finds the end of the head: after an empty line, or after a line that is not ended by CRLF, which
+/// makes the request invalid.
 fn head_length(shown: &[u8]) -> Option<usize> {
     let mut lines = shown.iter().enumerate().filter(|(_, byte)| **byte == b'\n');
     let ends = |at: usize| !shown[..at].ends_with(b"\r") || shown[..at].ends_with(b"\r\n\r");
     lines.find_map(|(at, _)| ends(at).then_some(at + 1))
 }
 
-/// Returns the bytes that a `Range` refers to. Returns `None`, so that all bytes are sent, if it
-/// is invalid, refers to several parts, or the file is empty. The range is empty if all of it
-/// is beyond the end.
+/// Returns the bytes that a `Range` refers to. Returns `None`, so that all bytes are sent, if it is
+/// invalid, refers to several parts, or the file is empty. The range is empty if the file has none
+/// of the bytes.
 fn range_of(value: &str, length: u64) -> Option<Range<u64>> {
     let (unit, range) = value.split_once('=')?;
     let (first, last) = range.trim().split_once('-')?;
