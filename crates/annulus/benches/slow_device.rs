@@ -18,8 +18,8 @@ use std::thread;
 use std::time::Duration;
 
 const ROUNDS: usize = 5;
-/// `SLICE` is how long one policy runs before the next. In `SLICES`, `None` is a server that writes
-/// nothing.
+/// `SLICE` is how long one policy runs before the next. `None` in `SLICES` stands for a server that
+/// writes nothing.
 const SLICE: Duration = Duration::from_secs(1);
 const SLICES: [Option<Policy>; 3] = [None, Some(Policy::Adaptive), Some(Policy::Inline)];
 

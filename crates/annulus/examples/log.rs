@@ -6,9 +6,9 @@
 //!   PRODUCER SEQUENCE` means that the device has the record. A producer counts its records from 1.
 //!   If its answer was lost or is `ERR PRODUCER SEQUENCE REASON`, it sends the record again, and
 //!   the log still has it only once.
-//! - `FOLLOW OFFSET` receives all records from this one on, also later ones, as lines `RECORD
-//!   OFFSET PRODUCER SEQUENCE LENGTH`, each with its payload. Offsets count records from 0. Only
-//!   durable records are sent.
+//! - `FOLLOW OFFSET` receives the record at this offset and all later ones, including those that
+//!   are appended afterwards, as lines `RECORD OFFSET PRODUCER SEQUENCE LENGTH`, each with its
+//!   payload. Offsets count records from 0. Only durable records are sent.
 //!
 //! Appends that arrive during a sync are written and synced together. After a failed write or sync,
 //! the kernel may consider pages clean that the device does not have. The log then truncates the

@@ -81,7 +81,7 @@ fn receive(line: &ChannelQueue<u32>) -> Option<u32> {
     wait_for(|cx| line.poll_pop(cx))
 }
 
-/// Starts to send, may be woken, and gives up.
+/// Starts to send and gives up. The receiver may wake the sender in between.
 fn give_up(line: &ChannelQueue<u32>) -> bool {
     let (mut value, mut id) = (Some(9), None);
     let cx = Context::from_waker(Waker::noop());

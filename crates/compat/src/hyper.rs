@@ -51,8 +51,8 @@ use std::time::{Duration, Instant};
 
 pub(crate) type BoxError = Box<dyn Error + Send + Sync>;
 
-/// An alias for the bounds on a hyper service that a hyper server accepts. Every such service
-/// implements it.
+/// The requirements of a hyper server for its service. Every type that meets them implements this
+/// trait.
 pub trait HttpService:
     Service<Request<Incoming>, Response = Response<Self::Body>, Error: Into<BoxError>>
 {

@@ -252,7 +252,7 @@ async fn concurrent(sessions: &[Session]) -> Outcome {
         session.client.batch_execute("SELECT pg_advisory_lock_shared(7)").await
     };
     let release = async {
-        // Wait until all of them are waiting.
+        // Wait until all other sessions wait for the lock.
         let query = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted";
         while last.client.query_one(query, &[]).await?.get::<_, i64>(0) < waiting.len() as i64 {}
         last.client.batch_execute("SELECT pg_advisory_unlock(7)").await.map_err(Failure::from)

@@ -6,7 +6,6 @@ use crate::memory_range::MemoryRange;
 use annulus_ring::CompletionFlags;
 use std::ops::Range;
 
-/// A buffer that the kernel may fill.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Buffer {
     pub(crate) id: u16,

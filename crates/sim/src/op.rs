@@ -148,7 +148,7 @@ pub(crate) struct Ancillary {
 
 #[derive(Debug)]
 pub(crate) struct PendingFileCall {
-    /// Taken when the device is done.
+    /// `None` once the device is done.
     pub(crate) call: Option<DiskCall>,
     pub(crate) disk: DiskId,
     pub(crate) after: Nanos,

@@ -1,4 +1,4 @@
-//! A different event loop, which can host a runtime as its guest.
+//! A small event loop that does not belong to annulus and hosts a runtime as its guest.
 
 use annulus::{Guest, GuestNext};
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};

@@ -1,4 +1,5 @@
-//! Tests that run themselves again in a child process fail if the name they give does not exist.
+//! A test that runs itself again in a child process fails if it passes the name of a test that does
+//! not exist.
 
 use crate::common::rerun;
 

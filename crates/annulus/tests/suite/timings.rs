@@ -77,7 +77,8 @@ fn two_turns_per_tenth_of_a_second_are_timed() {
             assert!(began.elapsed() >= least, "{:?}", began.elapsed());
             let timed = timings.turn.count();
             assert!(timings.poll.count() > 5 * timed, "{timings:?}");
-            // These tasks wake themselves, which the second of two timed turns measures.
+            // Each task wakes itself in the first of two timed turns. Its poll in the second turn
+            // measures the wait.
             assert!(timings.wake_to_poll.count() > 2 * timed, "{timings:?}");
             assert_eq!(timings.slow_polls, 0);
             Ok(())

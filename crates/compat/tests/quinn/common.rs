@@ -1,4 +1,4 @@
-//! Endpoints of both sides.
+//! Servers, clients that trust them, and an echo between the two.
 
 pub(crate) use crate::quinn::drivers::{Failure, everywhere, on_drivers, simulated};
 use annulus_compat::quinn::{client, server};
@@ -10,7 +10,8 @@ use std::sync::Arc;
 
 pub(crate) type Outcome<T = ()> = Result<T, Failure>;
 
-/// Returns the configurations of both sides, with a certificate for `localhost`.
+/// Returns the configurations of a server and of a client that trusts its certificate for
+/// `localhost`.
 pub(crate) fn configs(transport: TransportConfig) -> Outcome<(ServerConfig, ClientConfig)> {
     let transport = Arc::new(transport);
     let identity = rcgen::generate_simple_self_signed(vec!["localhost".into()])?;

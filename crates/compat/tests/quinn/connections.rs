@@ -71,7 +71,7 @@ fn large_transfer_needs_few_sends() {
         let after = annulus::counters().expect("in a runtime");
         let calls = after.enters - before.enters + after.direct_sends - before.direct_sends;
         assert!(after.direct_sends > before.direct_sends, "no segments were sent directly");
-        // Counts the system calls of both sides.
+        // `calls` counts the system calls of both endpoints, which share this runtime.
         assert!(2 * calls < sent, "{sent} datagrams in {calls} system calls");
         Ok(())
     });

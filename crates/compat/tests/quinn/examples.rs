@@ -40,7 +40,7 @@ fn echo_returns_streams_of_every_size_and_exits_on_a_signal() {
     }
 }
 
-/// Runs one side of the program on annulus, the other on quinn's own tokio runtime.
+/// Runs one end of the example `quic_bulk` on annulus, and the other on quinn's own tokio runtime.
 #[test]
 fn bulk_transfer_works_on_both_runtimes() {
     for (server_runs_on, client_runs_on) in [("annulus", "tokio"), ("tokio", "annulus")] {

@@ -126,7 +126,6 @@ fn a_released_connection_ends_on_real_drivers() {
         let server = start("127.0.0.1:0");
         let (mut one, mut two) = (released(&server).await?, released(&server).await?);
         ask(&mut one).await?;
-        // The peer ends the connection.
         two.shutdown().await?;
         end(&mut two).await;
         server.stop.cancel();

@@ -34,7 +34,7 @@ fn an_end_without_close_notify_is_an_error() {
         let (mut client, mut server) = session(world).await?;
         client.send("half of").await?;
         // The client shuts down its socket without `close_notify`. Later, the server drops its
-        // session, which sends none either.
+        // session, which sends no `close_notify` either.
         client.get_mut().shutdown().await?;
         assert_eq!(*server.recv_exact(7).await?, *b"half of");
         for error in twice(&mut server).await {

@@ -55,12 +55,12 @@ fn slow_heads_and_idle_connections_are_cut_off() {
         let server = start("10.0.0.1:80", |server| {
             server.header_read_timeout(SECOND * 20).idle_timeout(SECOND * 50)
         });
-        // A head that never ends.
+        // Send a head that never ends.
         let head = format!("GET / HTTP/1.1\r\nhost: x\r\na: {}", "a".repeat(1000));
         let (_, took) = borne(&server, head.as_bytes()).await?;
         assert!(about(20, took), "{took:?}");
-        // Nothing at all; then the HTTP/2 preface, whose 24 bytes take longer than the idle
-        // timeout.
+        // Send nothing. Then, to another server, send the HTTP/2 preface, whose 24 bytes take
+        // longer than that server's idle timeout.
         let (_, took) = borne(&server, b"").await?;
         assert!(about(20, took), "{took:?}");
         let slow = start("10.0.0.1:81", |server| server.idle_timeout(SECOND * 15));

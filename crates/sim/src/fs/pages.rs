@@ -149,7 +149,6 @@ impl Pages {
         self.len = len;
     }
 
-    /// Writes all dirty pages to the device.
     pub(super) fn sync(&mut self) {
         self.durable.retain(|number, _| self.live.contains_key(number));
         for (&number, page) in self.live.iter_mut().filter(|(_, page)| page.dirty) {

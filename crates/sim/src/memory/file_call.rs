@@ -318,7 +318,8 @@ impl DiskCall {
         Self { device_use, ..Self::write(disk, file, from, offset) }
     }
 
-    /// Returns true if the call writes bytes to the device.
+    /// Returns true for a write, whether durable or not, that uses the device. A sync is not a
+    /// write.
     pub(crate) fn is_write(&self) -> bool {
         matches!(self.device_use, DeviceUse::Write | DeviceUse::SyncedWrite(_))
     }

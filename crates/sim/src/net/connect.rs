@@ -142,7 +142,6 @@ impl Net {
         }
     }
 
-    /// Ends a connect with an error.
     pub(super) fn on_refused(&mut self, id: SocketId, error: Errno) {
         let socket = self.socket_mut(id);
         if matches!(socket.state, SocketState::Connecting) {

@@ -37,7 +37,6 @@ pub(crate) struct Datagram {
     pub(crate) sender: Option<SocketId>,
 }
 
-/// The peer of a Unix datagram socket.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum DatagramPeer {
     #[default]

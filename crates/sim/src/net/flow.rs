@@ -4,7 +4,6 @@
 use crate::timeline::Nanos;
 use std::collections::VecDeque;
 
-/// The state of the end of the stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum StreamEnd {
     /// The sender may send more.

@@ -93,7 +93,7 @@ impl Net {
         self.links.usual
     }
 
-    /// Sets the link of a pair of addresses; `None` restores the usual link.
+    /// `None` restores the usual link.
     pub(crate) fn set_link(&mut self, a: IpAddr, b: IpAddr, link: Option<Link>) {
         self.links.set(AddressPair::new(a, b), link);
     }

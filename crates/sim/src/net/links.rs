@@ -18,7 +18,7 @@ impl AddressPair {
     }
 }
 
-/// The usual link, and those of pairs that have their own.
+/// The usual link, and the links of the pairs of addresses that have their own.
 #[derive(Debug)]
 pub(super) struct Links {
     pub(super) usual: Link,

@@ -420,7 +420,8 @@ fn protocol_of(socket: &Socket) -> u32 {
     }
 }
 
-/// Returns a socket address as an internet address.
+/// Fails with EINVAL if the address is too short, and with EAFNOSUPPORT if it is not an internet
+/// address.
 fn internet(address: &Address) -> Result<SocketAddr, Errno> {
     let least = if address.family() == 2 { 16 } else { 28 };
     if address.as_bytes().len() < least {

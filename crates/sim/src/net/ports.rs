@@ -86,7 +86,7 @@ impl Ports {
         Err(Errno::ADDRINUSE)
     }
 
-    /// Marks a binding as listening.
+    /// Fails with EADDRINUSE if another listening socket of this port conflicts with the binding.
     pub(crate) fn listen(&mut self, port: u16, socket: SocketId) -> Result<(), Errno> {
         let mut own =
             *self.bindings(port).find(|binding| binding.socket == socket).ok_or(Errno::INVAL)?;
@@ -119,13 +119,11 @@ impl Ports {
         Some(if fit.len() == 1 { fit[0] } else { random.pick(&fit) })
     }
 
-    /// Restricts a binding to one address.
     pub(crate) fn restrict_to(&mut self, port: u16, socket: SocketId, ip: IpAddr) {
         let claims = self.bound.get_mut(&port).into_iter().flatten();
         claims.filter(|binding| binding.socket == socket).for_each(|binding| binding.ip = ip);
     }
 
-    /// Returns all bindings of a port, in the order they were made.
     pub(crate) fn bindings(&self, port: u16) -> impl Iterator<Item = &Binding> + Clone {
         self.bound.get(&port).into_iter().flatten()
     }

@@ -179,7 +179,7 @@ impl Net {
             let rights = self.take_rights(id);
             self.orphans.extend(rights);
         } else if inbound.unsent() > 0 {
-            // The window has opened.
+            // The read made space in the receive window, so queued bytes can be sent.
             self.transmit(id);
         }
         count

@@ -20,7 +20,6 @@ const ALWAYS_REPORTED: EventFlags = EventFlags::ERR.union(EventFlags::HUP);
 const NANOS_PER_MILLISECOND: Nanos = 1_000_000;
 
 pub(super) struct Epoll {
-    /// The host that the instance belongs to.
     host: Option<IpAddr>,
     interests: BTreeMap<WatchKey, Interest>,
     /// Registrations whose readiness has changed since it was last reported, in order.
@@ -64,7 +63,7 @@ impl Epoll {
 
 #[derive(Default)]
 pub(super) struct Timer {
-    /// The number of its setting. Expirations of earlier settings are ignored.
+    /// The number of the latest setting of this timer. Expirations of earlier settings are ignored.
     setting: u64,
     expired: bool,
     watchers: Vec<Watcher>,

@@ -10,7 +10,6 @@ use crate::op::{Destination, MetadataTarget, ReceiveOp};
 use annulus_kernel::{Address, MessageHead, MessageLayout, msg};
 use rustix::io::Errno;
 
-/// The metadata of a received message.
 struct MessageMetadata {
     name: Option<Address>,
     control: Vec<u8>,
@@ -22,7 +21,6 @@ impl MessageMetadata {
         self.name.as_ref().map_or(&[][..], Address::as_bytes)
     }
 
-    /// Writes the metadata to the header of a receive.
     fn write_to(&self, header: &MessageHeader) {
         header.name.put(self.name());
         header.control.put(&self.control);

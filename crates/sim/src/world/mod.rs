@@ -50,7 +50,6 @@ pub(crate) struct Settings {
     pub(crate) text: bool,
 }
 
-/// The state of the simulated kernel, which has a single owner.
 pub(crate) struct World {
     pub(crate) net: Net,
     pub(crate) disks: Disks,

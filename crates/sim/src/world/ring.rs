@@ -19,7 +19,6 @@ const TASKRUN: u32 = 1 << 2;
 pub(super) struct Ring {
     pub(super) queues: Queues,
     pub(super) setup: SetupFlags,
-    /// The host that the ring belongs to.
     pub(super) host: Option<IpAddr>,
     pub(super) enabled: bool,
     /// Restrictions that apply once the ring is enabled.

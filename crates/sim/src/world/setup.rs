@@ -38,7 +38,8 @@ impl World {
         Ok(fd)
     }
 
-    /// Checks which flags are allowed, alone and together.
+    /// Returns EINVAL if the kernel does not support a flag or does not allow this combination of
+    /// flags.
     fn check_flags(&self, flags: SetupFlags) -> Result<(), Errno> {
         let has = |flag| flags.contains(flag);
         let quiet = SetupFlags::COOP_TASKRUN | SetupFlags::DEFER_TASKRUN;

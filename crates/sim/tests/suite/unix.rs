@@ -235,8 +235,8 @@ fn send_that_waited_for_space_arrives_empty() {
             let got = if expected < sent { (1, expected) } else { (0, 0) };
             assert_eq!((host.wait_for_user_data(2).result, memory[0]), got);
         }
-        // The waiting send has copied and dropped its bytes before it found the socket full. So a
-        // send must not wait.
+        // The waiting send had copied its bytes and dropped them before it found the socket full,
+        // so the datagram is empty.
         assert_eq!(host.wait_for_user_data(1).result, 0);
     });
 }

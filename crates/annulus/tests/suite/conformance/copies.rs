@@ -59,8 +59,9 @@ pub(crate) async fn a_quiet_source_does_not_hold_back_copied_bytes() -> io::Resu
     Ok(())
 }
 
-/// A small send is assumed complete without a completion, and no other event arrives. Bytes that a
-/// copy has queued after it, by its task or over the link, must still leave.
+/// The runtime assumes that a small send is complete without waiting for a completion, and no other
+/// event arrives. Bytes that a copy queues after it must still be sent, whether the copy's task or
+/// the runtime queues them.
 pub(crate) async fn bytes_copied_after_a_small_send_leave_without_further_events() -> io::Result<()>
 {
     let ((mut client, mut server), (mut near, mut far)) = proxied().await?;

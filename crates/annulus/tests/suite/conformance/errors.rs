@@ -96,7 +96,7 @@ pub(crate) async fn errors_of_sockets_keep_kind_and_number() -> io::Result<()> {
     let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
     annulus::yield_now().await;
     check_wrapped(&TcpStream::connect(address).await.unwrap_err(), libc::ECONNREFUSED);
-    // Several addresses: the number of the last one.
+    // With several addresses, the error has the number of the last attempt's error.
     let both = [address, address];
     check_wrapped(&TcpStream::connect(&both[..]).await.unwrap_err(), libc::ECONNREFUSED);
     let taken = TcpListener::bind("127.0.0.1:0")?;

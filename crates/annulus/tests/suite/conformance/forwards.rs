@@ -226,7 +226,8 @@ pub(crate) async fn a_lowered_limit_applies() -> io::Result<()> {
 pub(crate) async fn a_copy_repeated_at_its_limit_continues_the_other_way() -> io::Result<()> {
     let ((mut client, mut near), (mut far, mut server)) = (pair().await?, pair().await?);
     client.send("stays").await?;
-    // The first copy has passed on the end of this direction by the time it is dropped.
+    // The first copy passes on the end from `near` to `far` before it is dropped, since the limit
+    // of that direction is 0.
     for message in [b"ab", b"cd", b"ef"] {
         let mut copy = copy_bidirectional(&mut near, &mut far).limits(0, u64::MAX);
         server.send(&message[..]).await?;
@@ -284,7 +285,8 @@ pub(crate) async fn a_chain_passes_bytes_and_ends() -> io::Result<()> {
 pub(crate) async fn a_ring_of_copies_passes_a_message_around() -> io::Result<()> {
     let ((mut one, mut two), (mut three, mut four)) = (pair().await?, pair().await?);
     two.send("round").await?;
-    // Bytes go from `one` to `three`, from `four` to `two`, and round again, up to a limit.
+    // The two copies form a ring: bytes go from `one` to `three`, and from `four` to `two`, until a
+    // limit is reached.
     let there = spawn(async move {
         let copied = copy_bidirectional(&mut one, &mut three).limits(5000, 0).await;
         // The last message comes round to `one`, perhaps in pieces. If `one` were closed, it would

@@ -88,7 +88,7 @@ pub(crate) async fn a_member_gets_what_is_sent_while_it_is_one() -> io::Result<(
     assert!(!group.is_empty());
     group.flush();
     one.sending.send(vec![5; 8]).await?;
-    // What is pending when the group is dropped is sent.
+    // Messages that are pending when the group is dropped are still sent.
     group.send(message(6, 8));
     drop((group, one.sending, other.sending));
     let mut seen = Vec::new();

@@ -1,6 +1,6 @@
-//! State that a forgotten or dropped future leaves in a stream, combined with every call that then
-//! frees the stream's slot or hands it over. No byte reaches a connection that it was not sent on,
-//! and the slot's next stream works.
+//! A forgotten or dropped future leaves state in its stream. These tests then free the stream's
+//! slot in every way. No byte may reach a connection that it was not sent on, and the next stream
+//! in the slot must work.
 
 use crate::common::{pair, receive, touch};
 use annulus::io::copy_bidirectional;
@@ -107,7 +107,7 @@ async fn begin(begun: Begun, left: Left, stream: &mut UnixStream, near: &mut Tcp
     }
 }
 
-/// Frees the stream's slot. The rest of the stream is dropped with the task.
+/// Ends the stream in this way. What is then left of it is dropped on return.
 async fn free(freed: Freed, mut stream: UnixStream) {
     match freed {
         Freed::Drop => drop(stream),
@@ -137,9 +137,9 @@ async fn others_work() -> io::Result<()> {
     Ok(())
 }
 
-/// The future that frees a stream is polled once, and again after bytes for a copy to the stream
-/// have arrived; the stream's peer does not read yet. If `before` is true, they have arrived before
-/// the first poll.
+/// Leaves a future behind on a stream, and then frees the stream while its peer does not read.
+/// Bytes for a copy to the stream arrive before the freeing future is polled for the first time if
+/// `before` is true, and after that otherwise.
 async fn one_way(begun: Begun, left: Left, freed: Freed, before: bool) -> io::Result<()> {
     // Little gets through without a reader, so sends stay in flight for long.
     let (mut stream, mut outside) = UnixOptions::new().send_buffer(10_000).pair()?;

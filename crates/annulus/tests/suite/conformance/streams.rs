@@ -38,7 +38,8 @@ pub(crate) async fn a_reset_is_reported_and_stays() -> io::Result<()> {
     for _ in 0..3 {
         assert_eq!(server.recv().await.unwrap_err().kind(), ErrorKind::ConnectionReset);
     }
-    // Sends do not wait for the peer, so a later send gets the error, which stays.
+    // A send does not wait for the peer, so the first send may still succeed. Once a send or a
+    // drain has failed, the error stays.
     let error = loop {
         if let Err(error) = server.send("hello?").await {
             break error;

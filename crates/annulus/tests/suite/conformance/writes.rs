@@ -74,7 +74,7 @@ pub(crate) async fn pushed_bytes_leave_at_once_and_in_order() -> io::Result<()> 
     client.push()?;
     assert_eq!(direct(), before + 2, "a push sent nothing, or twice");
     assert_eq!(receive(&mut server, 15).await?, b"one, two, three");
-    // What does not fit into the socket leaves later.
+    // Bytes that do not fit into the socket are sent later.
     let text = pattern(LARGE);
     let expected = text.clone();
     let reader = spawn(async move { receive(&mut server, expected.len() + 4).await });

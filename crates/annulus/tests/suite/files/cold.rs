@@ -7,7 +7,8 @@ use std::io;
 
 const PAGES: u64 = 512;
 
-/// Reads all pages, and returns how many checks failed, and how many reads were made on the loop.
+/// Reads all pages. Returns how many reads were tried on the loop without finding their data, and
+/// how many found it there.
 async fn read_pages(file: &File) -> io::Result<(u64, u64)> {
     let before = annulus::counters().expect("not in a runtime");
     for page in 0..PAGES {
@@ -37,7 +38,7 @@ fn reads_follow_a_file_that_leaves_the_page_cache_and_returns() {
     std::fs::remove_file(&path).unwrap();
     for ((misses, inline), (_, warm)) in seen.unwrap() {
         if inline > PAGES / 2 {
-            // A file system in memory, or one that reads ahead.
+            // The file system is in memory or reads ahead.
             return skip!("{inline} of {PAGES} reads of a cold file found their data");
         }
         assert!(misses <= PAGES / 4, "{misses} of {PAGES} reads were checked in vain");

@@ -104,7 +104,7 @@ fn direct_reads_share_one_system_call() {
             return Ok(None);
         };
         let reads = || (0..32).map(|at| (AlignedBuf::new(4096, 4096).unwrap(), at * 4096));
-        // The first calls may learn something about the file.
+        // The first reads may change how the runtime makes later reads of the file.
         drop(file.read_many_at(reads().collect()).await);
         let enters = || annulus::stats().expect("not in a runtime").counters.enters;
         let (mut future, before) = (pin!(file.read_many_at(reads().collect())), enters());

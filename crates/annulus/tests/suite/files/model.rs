@@ -133,7 +133,8 @@ impl Sequence {
             7 => self.copy(len).await,
             8 => self.begin_copy(len).await,
             9 => self.copy_file(len).await,
-            // Other copies go to offsets, and a dropped copy may still make one of its calls.
+            // Only for appends: in files of other kinds a copy writes at offsets, and a dropped
+            // copy may still make one of its calls later.
             10..=12 if self.kind == Kind::Append => self.begin_copy_file(len).await,
             _ => self.begin_write(len).await,
         }
