@@ -24,8 +24,8 @@ const COMMON_FLAGS: SetupFlags =
 /// Flags that every ring without SQ polling uses.
 const UNPOLLED_FLAGS: SetupFlags = COMMON_FLAGS.union(SetupFlags::TASKRUN_FLAG);
 
-/// The flags to try, from the newest kernel's to the oldest kernel's with buffer rings. The builder
-/// tries the next set only after `EINVAL`.
+/// The flags to try, from those of the newest kernel to those of the oldest with buffer rings. The
+/// builder tries the next set only after `EINVAL`.
 const FLAG_CANDIDATES: [SetupFlags; 3] = [
     UNPOLLED_FLAGS
         .union(SetupFlags::SINGLE_ISSUER)

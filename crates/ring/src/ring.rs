@@ -136,7 +136,7 @@ impl Ring {
             }
         }
         let to_submit = self.submission_queue.pending();
-        // SAFETY: the ring is open. Every entry was pushed by `push`, as a `SafeEntry`, or by
+        // SAFETY: the ring is open. Every entry came through `push`, as a `SafeEntry`, or through
         // `push_unchecked`, whose caller guarantees what `Kernel::enter` requires of an entry.
         let answer = unsafe {
             self.handle.kernel.enter(self.id, to_submit, min_complete, flags, EnterArg { timeout })
