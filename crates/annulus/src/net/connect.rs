@@ -60,7 +60,8 @@ impl Default for ConnectOptions {
 }
 
 impl ConnectOptions {
-    /// Returns the defaults: `TCP_NODELAY` on, and only the system's timeout (minutes).
+    /// Returns the defaults: `TCP_NODELAY` on, and no timeout except the system's, which is some
+    /// minutes.
     pub fn new() -> Self {
         Self::default()
     }

@@ -17,7 +17,7 @@ use std::task::{Context, Poll};
 use std::thread::sleep;
 use std::time::Duration;
 
-/// Settings shared by the options of all listeners.
+/// Settings that `ListenOptions` and `UnixOptions` share.
 #[derive(Clone, Debug)]
 pub(super) struct ListenSettings {
     pub(super) backlog: u32,

@@ -41,7 +41,7 @@ macro_rules! options {
             user_timeout / set_user_timeout: Option<Duration> = SocketOption::UserTimeout, of_time, time;
         }
     };
-    // A TCP option of connections only.
+    // An option of TCP connections, but not of listeners.
     (@quickack $how:ident) => {
         option_rows! { plain $how
             /// Whether received bytes are acknowledged at once (`TCP_QUICKACK`). The kernel may
@@ -78,7 +78,7 @@ macro_rules! options {
     (@share $how:ident) => {
         option_rows! { plain $how
             /// Whether several sockets may share the port. The kernel distributes connections or
-            /// peers among them (`SO_REUSEPORT`). Off by default.
+            /// datagrams among them (`SO_REUSEPORT`). Off by default.
             reuse_port / set_reuse_port: bool = SocketOption::ReusePort, u32::from, is_on;
         }
     };

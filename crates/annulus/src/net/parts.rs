@@ -53,7 +53,8 @@ pub struct Parts {
     /// Bytes that were received but not yet taken. After
     /// [`from_parts`](super::TcpStream::from_parts), `recv` returns them first.
     pub received: Vec<u8>,
-    /// Counts the connection against the `ConnectionLimit` of the listener that accepted it.
+    /// Counts the connection against the `ConnectionLimit`, if any, of the listener that accepted
+    /// it.
     permit: Option<Permit>,
 }
 

@@ -22,8 +22,8 @@ struct Unread {
     first: Option<Lease>,
     /// State that few streams need. `None` while `first` is `None`.
     more: Option<Box<GatheredLeases>>,
-    /// Number of polls without a new receive since bytes were last consumed, limited to
-    /// [`MAX_FREE_REPEAT_POLLS`].
+    /// Counts polls that receive nothing new, for [`MAX_FREE_REPEAT_POLLS`]. Consuming bytes resets
+    /// it.
     repeat_polls: u16,
     /// Whether the last receive returned the end of the stream or an error. The next receive will
     /// return the same.
@@ -34,8 +34,8 @@ struct Unread {
 struct GatheredLeases {
     /// Bytes that follow `first`: the rest of a lease that was partly copied. Never an empty lease.
     next: Option<Lease>,
-    /// The descriptors that arrived with the bytes of both leases. They are closed when all of
-    /// these bytes have been consumed.
+    /// The descriptors that arrived with the bytes of `first` and `next`. They are closed when all
+    /// of these bytes have been consumed.
     descriptors: Vec<OwnedFd>,
 }
 
@@ -131,8 +131,8 @@ impl RecvBuffer {
         })
     }
 
-    /// Copies received bytes from one lease and returns their number, which is zero at the end of
-    /// the stream.
+    /// Copies bytes of one lease into `memory` and returns their number, which is zero at the end
+    /// of the stream.
     ///
     /// # Errors
     /// `WouldBlock` if nothing has been received yet; the stream's errors.

@@ -182,7 +182,8 @@ fn unanswered(limit: Duration) -> io::Error {
 /// a name up without blocking the loop. `bind` accepts the same targets, but looks a name up on the
 /// calling thread.
 ///
-/// The trait is sealed. The standard library's trait of the same name would block the thread.
+/// The trait is sealed. It replaces the standard library's trait of the same name, whose look-up
+/// blocks the thread.
 ///
 /// ```
 /// use annulus::net::ToSocketAddrs;

@@ -193,8 +193,8 @@ impl SocketSettings {
         Self { options: on.collect(), ..Self::default() }
     }
 
-    /// Adds an option, or replaces its earlier value. With `each`, it is set for each IP version
-    /// that the socket uses.
+    /// Adds an option, or replaces its earlier value. With `each`, the option is set for each IP
+    /// version that the socket uses.
     pub(super) fn put(&mut self, option: SocketOption, each: Option<OfEach>, value: u32) {
         self.options.retain(|(earlier, ..)| *earlier != option);
         self.options.push((option, each, value));
@@ -211,7 +211,7 @@ impl SocketSettings {
     /// Sets the options on a new socket.
     ///
     /// # Errors
-    /// `InvalidInput` for values that the system does not support; or if it refuses an option.
+    /// `InvalidInput` for values that the system does not support; or the system's error.
     pub(super) fn apply(&self, socket: &NewFd) -> io::Result<()> {
         for &(option, each, value) in &self.options {
             each.map_or_else(|| socket.set(option, value), |each| socket.set_ip(each, value))?;

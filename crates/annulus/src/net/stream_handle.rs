@@ -99,7 +99,7 @@ impl StreamHandle {
         })
     }
 
-    /// Forwards the next `left` bytes that this stream receives to `to`, without waking a task. The
+    /// Forwards to `to` the next `left` bytes that this stream receives, without waking a task. The
     /// next poll of a receive on this stream ends the forwarding. Does nothing if received bytes
     /// are waiting or one of the streams cannot be linked. `link` must be `None`, or the link of an
     /// earlier call for the same two streams.

@@ -69,11 +69,11 @@ impl TcpStream {
         ConnectOptions::new().connect(address).await
     }
 
-    /// Like [`connect`](Self::connect), but fails with `TimedOut` if the look-up, or each of the
-    /// addresses, takes longer than this.
+    /// Like [`connect`](Self::connect), but allows only `timeout` for the look-up, and then for
+    /// each address.
     ///
     /// # Errors
-    /// The errors of [`connect`](Self::connect).
+    /// The errors of [`connect`](Self::connect); `TimedOut`.
     pub async fn connect_timeout(
         address: impl ToSocketAddrs,
         timeout: Duration,
@@ -500,8 +500,8 @@ impl TcpStream {
     ///
     /// # Errors
     /// The error of a send or of the connection (such as `ConnectionReset`), even if bytes
-    /// arrived before it: on the other runtime they would look complete. The connection is then
-    /// closed. `Unsupported` on a simulated kernel.
+    /// arrived before it: without the error, these bytes would look like the whole stream. The
+    /// connection is then closed. `Unsupported` on a simulated kernel.
     pub async fn into_parts(self) -> io::Result<Parts> {
         let Self { handle, unread } = self;
         Parts::release(handle, unread).await

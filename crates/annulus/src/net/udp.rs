@@ -31,10 +31,9 @@ use std::{fmt, io};
 /// a bounded number of datagrams that no task has taken. The kernel queues the rest. When its queue
 /// is full, it drops datagrams and counts them: see [`dropped`](Self::dropped).
 ///
-/// A send is ready once the datagram is queued. The datagram leaves at the end of the turn, in the
-/// system call that submits everything else of the turn. If the kernel refuses the datagram, the
-/// next send to the same address returns the error, or [`drain`](Self::drain) does. The socket
-/// remains usable after any error.
+/// A send is ready once the datagram is queued. The datagram leaves at the end of the turn. If the
+/// kernel refuses it, the next send to the same address returns the error, or
+/// [`drain`](Self::drain) does. The socket remains usable after any error.
 ///
 /// ```
 /// use annulus::net::UdpSocket;
@@ -111,9 +110,10 @@ impl UdpSocket {
     /// dropped. An empty datagram is an empty lease.
     ///
     /// # Errors
-    /// On a connected socket, the peer host's reply to an earlier datagram (`ConnectionRefused`),
-    /// once. `InvalidData` for a datagram larger than [`max_datagram`](UdpOptions::max_datagram):
-    /// its bytes are lost, but the next datagram is not.
+    /// On a connected socket, an error that the peer's host has sent in reply to an earlier
+    /// datagram (`ConnectionRefused`), once. `InvalidData` for a datagram larger than
+    /// [`max_datagram`](UdpOptions::max_datagram): its bytes are lost, but the next datagram is
+    /// not.
     #[inline]
     pub fn recv_from(&self) -> impl Future<Output = io::Result<(Lease, SocketAddr)>> {
         self.handle.recv(DatagramHandle::poll_recv_from)
