@@ -190,8 +190,8 @@ impl Lease {
         match hold {
             LeaseOwner::Lent(lent) => {
                 let lent = std::mem::ManuallyDrop::new(lent);
-                // SAFETY: the `ManuallyDrop` is not used again, so the reference is moved out only
-                // once, and the buffer is not returned here.
+                // SAFETY: `lent.pool` is not used again, so the reference is moved out only once.
+                // `ManuallyDrop` prevents the drop, which would use it and return the buffer.
                 let pool = unsafe { std::ptr::read(&raw const lent.pool) };
                 // SAFETY: `start` and `len` lie in buffer `id` of this memory, which was lent to
                 // this lease alone.

@@ -132,8 +132,8 @@ impl OwnedPart {
         })
     }
 
-    /// Moves the owner to the heap, and then calls `bytes`. If the owner contains a `Box`, a later
-    /// move would invalidate pointers into it.
+    /// Moves the owner to the heap before it calls `bytes`. If the owner contains a `Box`, a later
+    /// move would invalidate pointers into the box.
     fn new<T: 'static>(owner: T, bytes: impl FnOnce(&T) -> (*const u8, usize)) -> Option<Self> {
         let owner = Rc::new(owner);
         let (start, len) = bytes(&*owner);

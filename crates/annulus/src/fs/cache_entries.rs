@@ -37,7 +37,7 @@ impl<T> Entries<T> {
         Self { indices: HashMap::new(), entries: Vec::new(), capacity, hand: 0 }
     }
 
-    /// Changes the maximum number of entries, and evicts those beyond it.
+    /// Changes the maximum number of entries, and evicts entries beyond it.
     pub(super) fn set_capacity(&mut self, capacity: usize) {
         self.capacity = capacity;
         while self.entries.len() > capacity {

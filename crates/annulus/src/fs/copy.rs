@@ -1,5 +1,5 @@
-//! Copying from file to file, without the holes of the source: parts that take no space and read as
-//! zeros.
+//! Copying from file to file. The holes of the source, which take no space and read as zeros, are
+//! left out.
 #![allow(unsafe_code)]
 
 use super::call::{CallArgs, CallSite};
@@ -39,8 +39,8 @@ unsafe impl CallArgs for CopyRange {
 impl File {
     /// Copies everything from the start of this file to the start of another, and returns the
     /// number of bytes. The kernel copies the bytes or lets both files share their blocks if it can
-    /// (`copy_file_range`); otherwise, they are read and written. Holes stay holes if the file
-    /// systems support them. The other file's policy and device determine whether the copy runs on
+    /// (`copy_file_range`); otherwise, the bytes are read and written. Holes stay holes if the file
+    /// systems support them. The policy and the device of `into` determine whether the copy runs on
     /// the loop.
     ///
     /// # Errors
@@ -128,7 +128,7 @@ struct RangeCopy<'a> {
     /// Whether the kernel makes the copy. Once a copy by the kernel fails, the rest is read and
     /// written.
     by_kernel: bool,
-    /// The next byte to copy.
+    /// The position of the next byte to copy.
     at: u64,
     /// Number of bytes copied. A skipped hole counts only once something is written after it or the
     /// target is extended over it, because it may lie beyond the target's end.

@@ -144,8 +144,8 @@ impl Dir {
 
     /// Removes a directory with everything in it. Symbolic links, including the path itself, are
     /// removed and not followed, even if other processes change them in the meantime. Entries that
-    /// others remove at the same time count as removed. This holds a descriptor per level, so it
-    /// fails for trees deeper than the process's descriptor limit.
+    /// others remove at the same time count as removed. The removal holds a descriptor per level,
+    /// so it fails for trees deeper than the process's descriptor limit.
     ///
     /// # Errors
     /// `NotFound` if nothing existed at the path; otherwise the first error. Part of the tree may

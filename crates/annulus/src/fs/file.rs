@@ -245,8 +245,8 @@ impl File {
 
     /// Returns the kind under which the latency policy tracks a call. Returns `None` for calls that
     /// are expected to wait: direct I/O, which waits for the device, and calls at the cursor of a
-    /// pipe or terminal that have no mode that fails instead. A pipe refuses calls at an offset at
-    /// once.
+    /// pipe or terminal, unless they can fail instead of waiting. A pipe refuses calls at an offset
+    /// at once.
     #[inline]
     pub(super) fn kind(&self, class: Class, bytes: usize, at_cursor: bool) -> Option<CallKind> {
         let device = self.device;

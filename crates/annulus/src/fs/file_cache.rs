@@ -373,7 +373,7 @@ impl CachedFile {
     }
 }
 
-/// Returns true if an error is temporary and unrelated to the path.
+/// Returns true if an error may be temporary, and says nothing about the file.
 fn is_passing(error: &io::Error) -> bool {
     let errno = Errno::from_io_error(error);
     matches!(

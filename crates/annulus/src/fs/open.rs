@@ -387,7 +387,8 @@ async fn open_patiently(
         Err(error) if is_leased(&error, how) => {
             let site = CallSite { policy: Policy::Offload, group: site.group.or(group), ..site };
             let args = OpenArgs { path: Cow::Owned(c_path(path)?), how: Box::new(how) };
-            // SAFETY: as in `open_at`.
+            // SAFETY: the kernel has just opened the descriptor for this call, and nothing else
+            // owns it.
             site.offload(args).await.0.map(|fd| unsafe { opened_fd(fd) })
         }
         opened => opened,
@@ -466,8 +467,8 @@ impl Dir {
         Some(known.unwrap_or_else(|| policy.learn_device(entry, open.device_number())))
     }
 
-    /// Determines where a call on a path goes. If this is not known yet, a thread opens the path's
-    /// directory.
+    /// Determines the place of a path, which decides where calls on it are made. If the place is
+    /// not known yet, a thread opens the path's directory.
     pub(super) async fn locate(&self, path: &Path) -> Place {
         let entry = self.entry(path);
         match self.core().inline_policy.place_of(self.start(), entry) {

@@ -77,8 +77,8 @@ impl OpenFile {
         })
     }
 
-    /// Returns true if a call at the cursor is in flight off the loop or waits for the permit. The
-    /// next call at the cursor must then queue, even if the future of the first was dropped.
+    /// Returns true if a call at the cursor is in flight off the loop or waits for the permit, even
+    /// if its future was dropped. The next call at the cursor must then queue.
     #[inline]
     pub(super) fn is_cursor_taken(&self) -> bool {
         self.cursor.get().is_some_and(Cursor::is_taken)
@@ -173,7 +173,7 @@ impl Drop for OpenFile {
             if self.may_be_locked.get() && !self.was_exposed.get() {
                 let unlock = FileCall::Lock { fd: self.fd(), operation: LOCK_UN };
                 // SAFETY: the call uses no memory, and the descriptor is open.
-                // If it fails, the close that follows releases the lock.
+                // If the call fails, the close that follows releases the lock.
                 _ = unsafe { self.core.kernel.file(&unlock) };
             }
             self.core.kernel.close(self.fd);
@@ -271,9 +271,9 @@ impl Drop for CursorGuard {
 
 /// Waits for a call, then returns its result and its arguments.
 ///
-/// If it is dropped early, the call's slot keeps the arguments until the terminal event, because
-/// the kernel may still write to their memory. If it outlives its runtime, it returns an error and
-/// the arguments once no call is in flight.
+/// If this future is dropped early, the call's slot keeps the arguments until the terminal event,
+/// because the kernel may still write to their memory. If it outlives its runtime, it returns an
+/// error and the arguments once no call is in flight.
 pub(super) struct PendingCall<A: 'static> {
     core: Rc<Core>,
     slot: u32,

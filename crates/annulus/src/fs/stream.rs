@@ -88,14 +88,14 @@ impl Unwritten {
 ///
 /// # What dropping does
 ///
-/// Dropping one of its futures loses nothing: a read that has begun continues, and the next call
-/// shows its bytes. Queued bytes are written even if the stream is dropped, and at the end of the
-/// runtime within its [timeout](crate::Builder::shutdown_timeout).
+/// Dropping a future of the stream loses nothing: a read that has begun continues, and the next
+/// read returns its bytes. Queued bytes are written even if the stream is dropped, and at the end
+/// of the runtime within its [timeout](crate::Builder::shutdown_timeout).
 /// [`flush`](crate::io::AsyncSend::flush) waits for the writes and reports their errors; otherwise,
-/// the next call reports them. After an error the bytes stay queued: each later call tries to write
-/// them first, and fails as long as that fails. If the stream is dropped in that state, they are
-/// lost. Bytes read ahead are also lost when the stream is dropped; [`into_file`](Self::into_file)
-/// moves the cursor back instead.
+/// a later call reports them. After an error, the bytes stay queued. Each later write, flush or
+/// seek first tries to write them, and fails as long as that fails. If the stream is dropped in
+/// that state, the bytes are lost. Bytes read ahead are also lost when the stream is dropped;
+/// [`into_file`](Self::into_file) moves the cursor back instead.
 pub struct FileStream {
     pub(crate) file: File,
     /// Bytes read ahead. The first `consumed` have been consumed.
@@ -377,7 +377,7 @@ impl fmt::Debug for FileStream {
 pub(super) struct SharedWaker(Mutex<Vec<Waker>>);
 
 impl SharedWaker {
-    /// Polls a future, which wakes this task and those that have polled before it.
+    /// Polls a future. It wakes this task and all tasks that have polled before.
     pub(super) fn poll<F: Future + Unpin>(
         self: &Arc<Self>,
         future: &mut F,

@@ -54,8 +54,8 @@ impl<B: IoBuf> Write<B> {
     }
 }
 
-// SAFETY: `IoBufMut` promises that the memory is valid, the buffer's own, and does not move with
-// it; `done` is within it.
+// SAFETY: `IoBufMut` promises that the memory is valid, belongs to the buffer alone, and does not
+// move with the buffer; `done` is within it.
 unsafe impl<B: IoBufMut> CallArgs for Read<B> {
     #[inline]
     fn call(&mut self, fd: RawFd) -> FileCall {
@@ -100,7 +100,8 @@ impl File {
         }
     }
 
-    /// Writes at an offset: as many bytes as the buffer has, or fewer if the device is full.
+    /// Writes the buffer at an offset, and returns the number of bytes written. It is less than the
+    /// length of the buffer if, for example, the device is full.
     ///
     /// # Errors
     /// `StorageFull`, `FileTooLarge`, …; `InvalidInput` for direct I/O that is not
@@ -238,7 +239,7 @@ impl File {
         }
     }
 
-    /// Waits until no call at the cursor is in flight off the loop, and blocks further ones until
+    /// Waits until no call at the cursor is in flight off the loop, and blocks further calls until
     /// the permit is dropped. Returns `None` if the file has no cursor.
     pub(crate) async fn cursor_guard(&self) -> Option<CursorGuard> {
         Some(self.open.queue_for_cursor()?.await)

@@ -19,7 +19,7 @@ const SPARE_BYTES: usize = 32;
 /// Step size for reading a file without a known length, such as those in `/proc`.
 const UNKNOWN_LENGTH_STEP_BYTES: usize = 64 * 1024;
 
-/// Reads the bytes of a file.
+/// Reads a whole file.
 ///
 /// # Errors
 /// The errors of [`File::open`] and [`File::read`], and `OutOfMemory` if the file does not fit into
@@ -87,7 +87,7 @@ impl File {
     }
 }
 
-/// Reads the text of a file.
+/// Reads a whole file as text.
 ///
 /// # Errors
 /// The errors of [`read`], and `InvalidData` if the file is not UTF-8.
