@@ -182,17 +182,19 @@ impl Builder {
 
     /// Sets the number of unread bytes at which a stream stops receiving. 256 KiB by default. The
     /// last receive may exceed it, so a stream holds at most about twice this number. Receive
-    /// buffers are no larger than this, rounded up to a multiple of 4096. While the streams of the
-    /// runtime together hold more than 6 MiB, the bound is at most 16 KiB, so that many peers whose
-    /// data is not read use little memory.
+    /// buffers are no larger than this, rounded up to a multiple of 4096. Once the runtime's
+    /// sockets together hold more than 6 MiB, or half of the memory limit if that is less, the
+    /// bound is at most 16 KiB until they hold much less. So many peers whose data is not read use
+    /// little memory.
     pub fn recv_bound(mut self, bytes: u32) -> Self {
         self.stream_bounds.receive = bytes;
         self
     }
 
     /// Sets the maximum number of queued bytes per stream that wait for the kernel; beyond that
-    /// `send` waits. 256 KiB by default. While the streams of the runtime together hold more than 6
-    /// MiB, the bound is 4 KiB for a stream whose peer does not read.
+    /// `send` waits. 256 KiB by default. Once the runtime's sockets together hold more than 6 MiB,
+    /// or half of the memory limit if that is less, the bound is at most 4 KiB for a stream whose
+    /// peer does not read.
     pub fn send_bound(mut self, bytes: usize) -> Self {
         self.stream_bounds.send = bytes;
         self
@@ -285,8 +287,8 @@ impl Builder {
 
     /// Sets the maximum number of task polls before the loop checks for events, while tasks are
     /// ready and nothing is queued for the kernel. 61 by default; at least 1. With a lower number
-    /// events wait less, at the cost of more system calls. Operations such as sends always start at
-    /// the end of the turn, after each ready task has been polled once.
+    /// events wait less, at the cost of more system calls. Queued operations, such as sends, start
+    /// at the end of each turn in any case.
     pub fn event_interval(mut self, polls: u32) -> Self {
         self.event_interval = polls;
         self
