@@ -345,8 +345,8 @@ impl File {
         answer.map(|_| Metadata::new(*stat))
     }
 
-    /// Returns the alignment that direct I/O needs. If the kernel does not report it (before 6.1),
-    /// both values are 4096 bytes, which suits every device.
+    /// Returns the alignment that direct I/O needs. If the kernel does not report it (before 6.1,
+    /// or for a file without direct I/O), both values are 4096 bytes, which suits every device.
     ///
     /// # Errors
     /// The errors of [`metadata`](Self::metadata).

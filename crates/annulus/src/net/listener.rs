@@ -249,13 +249,13 @@ impl TcpListener {
     ///
     /// Cancel-safe: the accept belongs to the listener, so dropping the future loses no
     /// connection. Several tasks may wait at the same time. Running out of descriptors is not
-    /// an error: the listener pauses until one is closed.
+    /// an error: the listener pauses and tries again.
     ///
     /// Connections that were reset before they were accepted are skipped, and counted in
     /// [`Counters::aborted_accepts`](crate::Counters::aborted_accepts).
     ///
     /// # Errors
-    /// An error that makes the listener unusable, or if the runtime has ended.
+    /// The system's error, or if the loop of its runtime is not running.
     pub async fn accept(&self) -> io::Result<(TcpStream, SocketAddr)> {
         loop {
             if let Some(accepted) = self.adopt(self.handle.accept().await?)? {

@@ -102,8 +102,8 @@ macro_rules! options {
     // The network interface, for options that create a socket.
     (@device setters) => {
         /// Restricts the socket to this network interface, such as `eth0` (`SO_BINDTODEVICE`).
-        /// Needs the capability `CAP_NET_RAW` before Linux 5.7, and later to change the interface.
-        /// If the name is invalid or no interface has it, creating the socket fails.
+        /// Before Linux 5.7, this needs the capability `CAP_NET_RAW`. If the name is invalid or no
+        /// interface has it, creating the socket fails.
         pub fn bind_device(mut self, name: &str) -> Self {
             self.socket.bind_device(name.into());
             self
