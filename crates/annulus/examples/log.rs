@@ -315,7 +315,7 @@ impl Log {
     async fn open(config: Config) -> io::Result<(Self, Tail)> {
         let dir = &config.dir;
         fs::create_dir_all(dir).await?;
-        // A new name is durable once its directory is.
+        // A new name is durable once its directory has been synced.
         let parent =
             dir.parent().filter(|parent| *parent != Path::new("")).unwrap_or(Path::new("."));
         File::open(parent).await?.sync_all().await?;

@@ -81,7 +81,7 @@ impl Drop for Network {
     }
 }
 
-/// Installs the best queue that this kernel supports on one end.
+/// Installs the first of `QDISCS` that this kernel supports, on one end.
 fn spoil(name: &str) -> Result<(), String> {
     let add = |queue: &str| run(&format!("tc -n {name} qdisc add dev veth0 root {queue}"));
     let mut last = String::new();

@@ -71,7 +71,7 @@ async fn serve(
         .header_read_timeout(STEP_TIMEOUT)
         .idle_timeout(IDLE_TIMEOUT)
         .write_timeout(IDLE_TIMEOUT)
-        // An error ends the connection. The peer causes most of them.
+        // An error ends its connection. Most errors are caused by the peer.
         .on_error(|error| eprintln!("{error}"))
         .with_graceful_shutdown(stop.clone().cancelled_owned())
         .drain_timeout(STEP_TIMEOUT);

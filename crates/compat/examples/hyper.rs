@@ -30,7 +30,8 @@ fn main() -> std::io::Result<()> {
         server.timer(Timer::new()).pipeline_flush(true).half_close(true);
         loop {
             let (stream, _) = listener.accept().await?;
-            // An error ends the connection. The peer causes most of them.
+            // An error ends the connection. Most errors are caused by the peer, so they are
+            // ignored.
             annulus::spawn(server.serve_connection(Io::new(stream), service_fn(hello)));
         }
     }))

@@ -152,7 +152,7 @@ pub(crate) struct PendingFileCall {
     pub(crate) call: Option<DiskCall>,
     pub(crate) disk: DiskId,
     pub(crate) after: Nanos,
-    /// Open files that the call holds.
+    /// Keeps these files open until the call ends.
     pub(crate) held: Vec<FileId>,
     /// Checksum of the memory of a write, taken when the write began to wait.
     pub(crate) checksum: Option<Checksum>,
@@ -193,7 +193,7 @@ pub(crate) enum SendSource {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     Done(OpResult),
-    /// The operation waits until its socket is ready.
+    /// The operation has to wait, usually until its socket is ready.
     Waits,
     /// The operation continues after other queued work.
     Continues,
@@ -238,8 +238,8 @@ impl Op {
         }
     }
 
-    /// Returns the files that the operation holds in addition to `file`: those that a send passes,
-    /// or those of a file call.
+    /// Returns the files that the operation keeps open in addition to `file`: those that a send
+    /// passes, or those that a file call uses.
     pub(crate) fn held_files(&self) -> &[FileId] {
         match &self.body {
             OpKind::Send(SendOp { ancillary: Some(ancillary), .. }) => &ancillary.rights,

@@ -58,7 +58,7 @@ fn in_source(text: &str) -> Vec<String> {
         if let Some((_, function)) = public.and_then(|public| public.split_once("fn ")) {
             found.extend(taken.contains("Duration").then(|| name(function)));
         } else if !line.contains("Duration") || line.contains("const ") {
-            // Not a duration.
+            // Not a duration that a program sets.
         } else if let Some(field) = public.filter(|public| public.contains(": ")) {
             found.push(name(field));
         } else if let Some((_, setter)) =

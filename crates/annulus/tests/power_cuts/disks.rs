@@ -155,7 +155,7 @@ fn a_direct_write_in_flight_at_a_power_cut_may_be_torn() -> io::Result<()> {
     Ok(())
 }
 
-/// What happened to writes and syncs of a host.
+/// What `busy` has observed on its host.
 #[derive(Default)]
 struct Felt {
     errors: Vec<ErrorKind>,

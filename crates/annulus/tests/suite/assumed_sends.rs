@@ -1,4 +1,4 @@
-//! Data queued after a send that is assumed complete without a completion must leave even if no
+//! Data queued after a send that is assumed complete without a completion must be sent even if no
 //! other event arrives. The peers are threads with sockets of the standard library, since a peer in
 //! the runtime would itself cause events.
 
@@ -161,7 +161,7 @@ async fn forwards() -> io::Result<()> {
     Ok(())
 }
 
-/// One send with descriptors leaves per turn.
+/// One message with descriptors is sent per turn.
 async fn descriptors() -> io::Result<()> {
     let address = SocketAddr::from_abstract_name(format!("silence-{}", std::process::id()))?;
     let listener = UnixListener::bind_addr(&address)?;
@@ -190,7 +190,7 @@ async fn pipe() -> io::Result<()> {
     Ok(())
 }
 
-/// One datagram leaves per turn.
+/// One datagram is sent per turn.
 async fn unix_datagrams() -> io::Result<()> {
     let (socket, peer) = StdUnixDatagram::pair()?;
     let socket = UnixDatagram::try_from(socket)?;

@@ -20,7 +20,7 @@ fn network(latency: Duration) -> Rc<Sim> {
     Sim::builder(1).link(link).build()
 }
 
-/// Sends questions one after the other. Returns how often the busy poll looked and how often it
+/// Sends questions one after the other. Returns the number of busy polls, and how many of them
 /// found something.
 async fn ask(questions: usize) -> io::Result<(u64, u64)> {
     let (mut client, server) = pair().await?;

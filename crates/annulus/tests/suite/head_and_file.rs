@@ -1,5 +1,5 @@
-//! A queued head with a file after it: both leave at once, in one send. The head leaves alone if
-//! the file has no pages in memory.
+//! A file that is sent after a queued head: both are sent at once, in one send. The head is sent
+//! alone if the file has no pages in memory.
 #![allow(unsafe_code)]
 
 use crate::common;

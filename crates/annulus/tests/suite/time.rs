@@ -185,8 +185,8 @@ fn signals_are_awaited() {
         raise(15);
         assert_eq!(waits.await.unwrap()?, Signal::SIGTERM);
         drop(caught);
-        // The signal counts from the call on, not only from the first poll. This is part of the
-        // same test, since signals belong to the whole process.
+        // `ctrl_c` catches signals from its call on, not only from the first poll. This is part of
+        // the same test, since signals belong to the whole process.
         let pressed = annulus::signal::ctrl_c();
         raise(2);
         timeout(PATIENCE, pressed).await.unwrap()?;

@@ -1,7 +1,7 @@
 //! Invariant 1 for zero-copy sends: their memory is returned with the notification, not with the
 //! result, and is not touched before that, whatever happens to the stream and the runtime. The
-//! simulated kernel checks this. On Linux, the loopback device copies, but memory that a peer has
-//! not read yet is held back as well.
+//! simulated kernel checks this. On Linux, the loopback device copies, but memory whose bytes have
+//! not been delivered stays in use as well.
 
 use crate::common;
 use annulus_skip::skip;

@@ -1,4 +1,4 @@
-//! quinn's runtime trait.
+//! An implementation of quinn's runtime trait.
 
 use super::socket::Socket;
 use crate::clock::{self, Origin};

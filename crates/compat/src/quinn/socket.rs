@@ -1,4 +1,4 @@
-//! quinn's UDP socket trait.
+//! An implementation of quinn's UDP socket trait.
 
 use crate::OnThread;
 use annulus::net::{Datagram, OpError, Transmit, UdpSocket};

@@ -80,7 +80,6 @@ fn vanished_peer_times_out_in_virtual_time() {
     .unwrap();
 }
 
-/// Counts its wakes.
 #[derive(Default)]
 struct Wakes(AtomicUsize);
 

@@ -27,7 +27,7 @@ fn connections_can_be_opened_and_used_on_another_thread() {
             annulus::time::sleep(Duration::from_millis(1)).await;
         }
         thread.join().expect("the thread panicked")?;
-        // The last handle was dropped on the other thread; the socket is closed on this one.
+        // The last handle was dropped on the other thread, but the socket is closed on this thread.
         while UdpSocket::bind(from).is_err() {
             annulus::time::sleep(Duration::from_millis(1)).await;
         }

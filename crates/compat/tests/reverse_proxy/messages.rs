@@ -133,7 +133,6 @@ fn closed_pooled_connection_is_retried_only_if_safe() {
     });
 }
 
-/// The proxy does not retry forever.
 #[test]
 fn request_is_retried_only_once() {
     everywhere(async || {

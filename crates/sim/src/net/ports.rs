@@ -35,7 +35,7 @@ impl Binding {
         self.overlaps(other) && !quiet && !(self.reuse_port && other.reuse_port)
     }
 
-    /// Returns true if the socket receives datagrams for a group.
+    /// Returns true if the binding accepts datagrams to this multicast group.
     pub(crate) fn matches_group(&self, group: IpAddr) -> bool {
         self.ip == group || self.ip.is_unspecified() && self.match_quality(group).is_some()
     }

@@ -20,7 +20,7 @@ impl World {
             return Err(Errno::ACCESS);
         }
         match what {
-            // There are no eventfds.
+            // No descriptor of a simulated kernel is an eventfd.
             Register::Eventfd => return Err(Errno::BADF),
             Register::Probe => {
                 let profile = &self.profile;

@@ -264,7 +264,7 @@ pub(crate) async fn sockets_are_blocking_as_standard_streams_of_a_child() -> io:
     let mut command = Command::new("cat");
     command.stdin(Stdio::from(socket.try_clone()?)).stdout(Stdio::from(socket));
     let mut child = command.spawn()?;
-    // The command holds the only descriptors of the child's end.
+    // In this process, only the command holds descriptors of the child's end.
     drop(command);
     near.send("echo").await?;
     assert_eq!(&*near.recv_exact(4).await?, b"echo");

@@ -239,8 +239,8 @@ enum Way {
     Direct,
 }
 
-/// The first send is assumed complete without a completion, and no other event arrives. Datagrams
-/// queued after it must still leave.
+/// The runtime assumes that the first send is complete without waiting for a completion, and no
+/// other event arrives. Datagrams queued after it must still be sent.
 pub(crate) async fn datagrams_queued_after_another_leave_without_further_events() -> io::Result<()>
 {
     const WAYS: [Way; 4] = [Way::Owned, Way::Lease, Way::Copied, Way::Direct];
@@ -308,8 +308,8 @@ pub(crate) async fn borrowed_datagrams_of_all_sizes_keep_their_order() -> io::Re
     sender.drain().await
 }
 
-/// Each large datagram leaves with its call, unless a kernel thread or other operations carry the
-/// bytes.
+/// Each large datagram is sent during its call, unless a kernel thread or other operations carry
+/// the bytes.
 pub(crate) async fn large_borrowed_datagrams_go_to_the_kernel_at_once() -> io::Result<()> {
     let (sender, receiver) = (UdpSocket::bind("127.0.0.1:0")?, UdpSocket::bind("127.0.0.1:0")?);
     let to = Transmit::to(receiver.local_addr()?);

@@ -312,7 +312,7 @@ pub(crate) async fn a_target_that_does_not_read_stops_its_source() -> io::Result
         }
         to_near.shutdown().await
     });
-    // The answer gets through in the meantime.
+    // Bytes in the other direction arrive while this direction is blocked.
     server.send("the other way").await?;
     assert_eq!(&*from_near.recv_exact(13).await?, b"the other way");
     sleep(Duration::from_millis(20)).await;

@@ -90,8 +90,8 @@ pub(crate) async fn dropped_reads_of_frames_lose_none() -> io::Result<()> {
     sender.await.expect("the task panicked")
 }
 
-/// Every connection holds part of a frame, and together they exceed the pool's buffers. The rest is
-/// still received.
+/// Every connection holds part of a frame, and together these parts exceed the pool's buffers. The
+/// remaining bytes are still received.
 pub(crate) async fn incomplete_frames_block_no_stream() -> io::Result<()> {
     let (mut clients, mut servers) = (Vec::new(), Vec::new());
     for len in 3000..3030 {

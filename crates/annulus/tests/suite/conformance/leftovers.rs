@@ -141,7 +141,7 @@ async fn others_work() -> io::Result<()> {
 /// Bytes for a copy to the stream arrive before the freeing future is polled for the first time if
 /// `before` is true, and after that otherwise.
 async fn one_way(begun: Begun, left: Left, freed: Freed, before: bool) -> io::Result<()> {
-    // Little gets through without a reader, so sends stay in flight for long.
+    // The kernel accepts few bytes while nobody reads, so sends stay in flight for long.
     let (mut stream, mut outside) = UnixOptions::new().send_buffer(10_000).pair()?;
     let (client, mut near) = pair().await?;
     begin(begun, left, &mut stream, &mut near).await;

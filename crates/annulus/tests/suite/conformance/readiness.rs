@@ -98,7 +98,7 @@ pub(crate) async fn a_full_queue_is_not_writable() -> io::Result<()> {
     let (mut one, mut other) = pair().await?;
     let chunk = [7; 8192];
     let mut accepted = 0;
-    // Write until the kernel has no space left either.
+    // Write until neither the stream nor the kernel has space left.
     while ready_soon(one.writable()).await {
         while let Ok(count) = one.try_write(&chunk) {
             accepted += count;

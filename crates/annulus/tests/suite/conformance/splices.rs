@@ -143,7 +143,7 @@ pub(crate) async fn copied_bytes_are_sent_by_a_dropped_stream() -> io::Result<()
     assert_eq!(got.len(), copied + 14);
     assert!(got[..copied] == bytes[..copied]);
     assert_eq!(&got[copied..], b"the last words");
-    // The send has failed, unless this system's buffers hold all the rest.
+    // The client's send has failed, unless the buffers of this system can hold all unread bytes.
     _ = sent.await.expect("the task panicked");
     Ok(())
 }
@@ -205,7 +205,7 @@ pub(crate) async fn a_reset_of_the_target_ends_the_copy() -> io::Result<()> {
     let error = copied.await.expect("the task panicked").unwrap_err();
     let kinds = [io::ErrorKind::ConnectionReset, io::ErrorKind::BrokenPipe];
     assert!(kinds.contains(&error.kind()), "{error}");
-    // The send has failed, unless this system's buffers hold all the rest.
+    // The client's send has failed, unless the buffers of this system can hold all unread bytes.
     _ = sent.await.expect("the task panicked");
     Ok(())
 }
@@ -225,7 +225,7 @@ pub(crate) async fn a_connection_moves_after_the_bytes_in_its_pipe() -> io::Resu
     let ((), got) = try_join(moved, receive(&mut server, usize::MAX)).await?;
     assert!(got[..copied] == bytes[..copied]);
     assert_eq!(&got[copied..], b"moved");
-    // The send has failed, unless this system's buffers hold all the rest.
+    // The client's send has failed, unless the buffers of this system can hold all unread bytes.
     _ = sent.await.expect("the task panicked");
     Ok(())
 }

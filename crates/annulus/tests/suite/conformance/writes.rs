@@ -145,7 +145,7 @@ pub(crate) async fn nothing_is_written_after_a_shutdown() -> io::Result<()> {
     Ok(())
 }
 
-/// Each large write leaves with its call, unless a kernel thread or other operations carry the
+/// Each large write is sent during its call, unless a kernel thread or other operations carry the
 /// bytes.
 pub(crate) async fn large_writes_go_to_the_kernel_at_once() -> io::Result<()> {
     let (mut client, mut server) = pair().await?;
@@ -195,8 +195,8 @@ fn queue(stream: &mut TcpStream, way: Way, byte: u8, lease: Lease) -> io::Result
     .expect("there is space")
 }
 
-/// The first send is assumed complete without a completion, and no other event arrives. Bytes
-/// queued after it must still leave.
+/// The runtime assumes that the first send is complete without waiting for a completion, and no
+/// other event arrives. Bytes queued after it must still be sent.
 pub(crate) async fn bytes_queued_after_a_small_send_leave_without_further_events() -> io::Result<()>
 {
     const WAYS: [Way; 4] = [Way::Owned, Way::Lease, Way::Borrowed, Way::Slices];

@@ -254,7 +254,7 @@ fn read_to_end_appends_what_follows_the_position() {
         assert!(all[..6] == *b"before" && all[6..] == bytes[1000..], "the bytes differ");
         let (count, all) = file.read_to_end(Vec::new()).await;
         assert_eq!((count?, all.len()), (0, 0));
-        // After an error, the buffer comes back.
+        // After an error, the call returns the buffer.
         let mut directory = File::open(place.path()).await?;
         let (failed, kept) = directory.read_to_end(b"kept".to_vec()).await;
         assert_eq!(failed.unwrap_err().kind(), io::ErrorKind::IsADirectory);

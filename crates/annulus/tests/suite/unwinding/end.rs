@@ -90,7 +90,7 @@ fn tasks_spawned_during_shutdown_are_dropped_at_once() {
     });
 }
 
-/// Spawns through a handle, and ignores the result.
+/// Spawns through a handle when it is dropped, and ignores the result.
 struct ByHandle(Handle, std::sync::Arc<std::sync::atomic::AtomicU64>);
 
 impl Future for ByHandle {

@@ -1,8 +1,8 @@
 //! Bugs that users of other runtimes reported. Each test is named after its thread: project,
 //! number, symptom.
 //!
-//! The tests of `liburing#1627` (file locks that outlive the process) are among those of files,
-//! since nothing here opens one.
+//! File locks that outlive their process (`liburing#1627`) are tested in `files/locks.rs`, since no
+//! test here opens a file.
 #![allow(unsafe_code)]
 
 mod cancel;

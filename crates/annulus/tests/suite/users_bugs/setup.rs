@@ -135,7 +135,7 @@ fn assert_names(error: &io::Error, operation: &str) {
     assert_eq!(text.lines().count(), 1, "without {operation}: {text}");
 }
 
-/// Uses everything that a program may need from a ring.
+/// Connects, echoes small and large messages, lets a timeout expire, and shuts down.
 async fn everything() -> io::Result<()> {
     let (mut client, server) = pair().await?;
     spawn(echo(server));
@@ -200,11 +200,11 @@ fn libxev_216_fake_iowait() {
     if !features.has("honest iowait") {
         return skip!("this kernel cannot leave a wait out of iowait");
     }
-    // Checks the gauge itself: a ring that does not ask for quiet waits shows up.
+    // Checks that the measurement works: it notices a ring that does not ask for quiet waits.
     let loud = !waits_quietly(|| Rc::new(Bent::WaitsLoudly), Duration::from_millis(300));
     assert!(loud, "procs_blocked does not count the wait of a ring");
-    // Other processes may wait for their disks, but hardly all the time. If they do, the gauge does
-    // not show the ring's share.
+    // Other processes may wait for their disks, but hardly all the time. If they do, the
+    // measurement says nothing about the ring.
     let patience = Duration::from_secs(20);
     if !waits_quietly(|| Rc::new(Linux), patience) {
         assert!(!is_quiet(patience, || true), "an idle ring counts as iowait");
