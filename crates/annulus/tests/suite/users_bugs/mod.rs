@@ -1,8 +1,8 @@
 //! Bugs that users of other runtimes reported. Each test is named after its thread: project,
 //! number, symptom.
 //!
-//! File locks that outlive their process (`liburing#1627`) are tested in `files/locks.rs`, since no
-//! test here opens a file.
+//! `liburing#1627` (file locks outlive their process) has no test here, since these tests open no
+//! files. `files/locks.rs` tests locks.
 #![allow(unsafe_code)]
 
 mod cancel;
