@@ -13,7 +13,6 @@ use std::time::Duration;
 /// The limit on open connections that callers set on the listener of [`serve`]. Further connections
 /// wait in the backlog. A connection without a request is closed after [`HEAD_TIMEOUT`].
 pub(crate) const MAX_CONNECTIONS: usize = 128;
-/// The maximum size of a request's head.
 const MAX_HEAD_BYTES: usize = 8 * 1024;
 /// How long a client may take to send the head.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(2);
@@ -21,7 +20,6 @@ const HEAD_TIMEOUT: Duration = Duration::from_secs(2);
 /// reset the connection, and the client would lose the answer.
 const MAX_DISCARDED_BYTES: usize = 64 * 1024;
 
-/// A well-formed request.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Request {
     /// The requested path without its query.
@@ -40,7 +38,6 @@ pub(crate) struct Answer {
     body: String,
 }
 
-/// Why a request is refused.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Refusal {
     status: &'static str,

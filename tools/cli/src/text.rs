@@ -8,7 +8,6 @@ pub(crate) const TEXT_COLUMNS: usize = 80;
 /// The maximum width of a column of names; longer names are wrapped.
 const MAX_NAME_COLUMNS: usize = 24;
 
-/// Space between columns.
 const COLUMN_GAP: usize = 2;
 
 /// Formats a mark and a wrapped paragraph. Continuation lines align with the paragraph's first

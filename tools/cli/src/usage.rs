@@ -4,7 +4,6 @@ use crate::output::{StdoutClosed, check_print, note, print_clap};
 use clap::error::ErrorKind;
 use std::process::ExitCode;
 
-/// The exit status of a usage error.
 const USAGE_STATUS: u8 = 2;
 /// The exit status when standard output has no reader: the one that shells report for a process
 /// killed by SIGPIPE (128 + 13).
@@ -15,7 +14,6 @@ pub(crate) use annulus_lab::UsageError;
 use annulus_lab::one_line;
 use annulus_load::OptionsError;
 
-/// Converts the error of invalid load options.
 pub(crate) fn options_error(error: OptionsError) -> anyhow::Error {
     match error {
         OptionsError::Usage(text) => UsageError(text).into(),

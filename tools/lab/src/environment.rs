@@ -23,7 +23,7 @@ pub struct Environment {
     pub mitigations: BTreeMap<String, String>,
     /// The version of annulus.
     pub version: String,
-    /// The commit it was built from, if known.
+    /// The commit that annulus was built from, if known.
     pub commit: Option<String>,
     /// The command line, with the name of the program instead of its path.
     pub command_line: Vec<String>,

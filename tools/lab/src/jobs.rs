@@ -22,7 +22,6 @@ pub(crate) struct Pipes {
 }
 
 impl Pipes {
-    /// Takes the pipes of a process.
     pub(crate) fn new(jobs: ChildStdin, answers: ChildStdout) -> Pipes {
         Pipes { jobs, answers: lines(answers) }
     }
@@ -98,7 +97,6 @@ impl ClockSample {
     }
 }
 
-/// Returns the time between two samples.
 impl Sub for ClockSample {
     type Output = ClockSample;
 

@@ -13,7 +13,6 @@ use annulus_load::ServerAddress;
 /// How many bytes at the end of the output are kept by default.
 const DEFAULT_TAIL_BYTES: usize = 4096;
 
-/// The size of a read.
 const READ_BYTES: usize = 1024;
 
 /// The text before an announced address.
@@ -137,7 +136,6 @@ impl OutputTail {
     }
 }
 
-/// Returns the last `count` bytes.
 fn last(bytes: &[u8], count: usize) -> &[u8] {
     &bytes[bytes.len().saturating_sub(count)..]
 }

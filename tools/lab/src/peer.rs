@@ -127,7 +127,7 @@ impl Peers {
     /// Builds a peer, which may take minutes.
     ///
     /// # Errors
-    /// If its script cannot be run.
+    /// If the build script cannot be run.
     pub fn build(&self, name: &str) -> Result<BuildOutcome> {
         let (directory, output) = (self.directory.join(name), self.output.join(name));
         fs::create_dir_all(&output)?;

@@ -43,7 +43,7 @@ pub struct Spec {
     pub arguments: Vec<OsString>,
     /// Environment variables to set.
     pub variables: Vec<(OsString, OsString)>,
-    /// The core to pin all its threads to.
+    /// The core to pin all threads of the program to.
     pub pin: Option<usize>,
 }
 
@@ -203,7 +203,6 @@ impl Process {
         }
     }
 
-    /// Returns the id of the process.
     pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }
@@ -213,7 +212,7 @@ impl Process {
         is_dead_within(&self.handle, timeout).then(|| self.reap()).flatten()
     }
 
-    /// Returns an error if it has ended or ends within `timeout`.
+    /// Returns an error if the process has ended or ends within `timeout`.
     pub(crate) fn check(&mut self, timeout: Duration) -> Result<(), ProcessError> {
         if !is_dead_within(&self.handle, timeout) {
             return Ok(());

@@ -28,7 +28,7 @@ pub struct Definition {
     pub(crate) layout: Layout,
     /// The duration of slices, in usual and in quick runs, if it can be chosen.
     pub(crate) slices: Option<[Duration; 2]>,
-    /// The job of a cell, the timeout of its answer, and roughly how long it takes.
+    /// The job of a cell, the timeout of the answer, and roughly how long the job takes.
     pub(crate) job: fn(&Cell, Duration) -> (String, Duration, Duration),
     /// The check for contenders that work in a directory, which is an argument of each.
     pub(crate) check: Option<DirectoryCheck>,

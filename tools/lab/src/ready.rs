@@ -23,9 +23,10 @@ const READY_TAIL_BYTES: usize = 4096;
 /// The conditions under which a server is ready.
 #[derive(Clone, Debug)]
 pub(crate) struct Ready {
-    /// The port on which it must listen; if `None`, the sockets of its processes are looked up.
+    /// The port on which the server must listen; if `None`, the sockets of its processes are looked
+    /// up.
     pub(crate) port: Option<u16>,
-    /// A text that it prints on either output before it is ready.
+    /// A text that the server prints on either output before it is ready.
     pub(crate) line: Option<String>,
     /// How long the start may take.
     pub(crate) timeout: Duration,
@@ -70,7 +71,7 @@ impl Ready {
         }
     }
 
-    /// Returns the addresses at which it accepts connections, one for each port.
+    /// Returns the addresses at which the server accepts connections, one for each port.
     fn open_ports(&self, pid: u32) -> Vec<SocketAddr> {
         match self.port {
             Some(port) => loopback(port).into_iter().collect(),

@@ -99,7 +99,7 @@ fn fallen(test: u32) -> PathBuf {
     std::env::temp_dir().join(format!("annulus-lab-fallen-{test}"))
 }
 
-/// Returns true for the first server that calls it.
+/// Returns true for the first server that calls this function.
 fn is_first() -> bool {
     // `env` executes this program without forking, so the parent is the test.
     File::create_new(fallen(parent_id())).is_ok()

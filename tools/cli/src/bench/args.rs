@@ -69,7 +69,6 @@ pub(crate) mod tests {
     use super::*;
     use clap::Command;
 
-    /// Parses a line of arguments.
     pub(crate) fn parsed<A: Args>(line: &str) -> Result<A, clap::Error> {
         let verb = A::augment_args(Command::new("verb").no_binary_name(true));
         A::from_arg_matches(&verb.try_get_matches_from(line.split_whitespace())?)

@@ -49,7 +49,7 @@ struct BuildEntry {
     name: String,
     /// `built`, `left out` or `failed`.
     outcome: &'static str,
-    /// Why it was left out or failed.
+    /// Why the build was left out or failed.
     why: Option<String>,
     seconds: f64,
 }

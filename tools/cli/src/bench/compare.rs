@@ -34,9 +34,7 @@ Examples:
   annulus bench compare old new --margin 5 --reference tokio
   annulus bench compare old new --json - | jq '.comparisons[].changes[]'";
 
-/// The `format` field of the JSON.
 const JSON_FORMAT: &str = "annulus-lab-comparison";
-/// The `version` field of the JSON.
 const JSON_VERSION: u64 = 2;
 
 /// Compare two runs: which figures are worse or better, cell by cell

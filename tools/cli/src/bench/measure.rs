@@ -255,7 +255,6 @@ fn measure_all(
     Ok(decided)
 }
 
-/// How a comparison ended.
 struct MeasureOutcome {
     /// Why the first failed slice failed.
     failure: Option<String>,

@@ -11,12 +11,10 @@ use annulus_load::stats::{rounds_for, shared_miss};
 use anyhow::{Context, Result};
 use std::path::Path;
 
-/// The rounds of a suite.
 const SUITE_ROUNDS: u64 = 15;
 /// The rounds of a quick suite: a verdict in a comparison of 24 cells needs this many.
 const QUICK_SUITE_ROUNDS: u64 = 10;
 
-/// The rounds of a quick sweep.
 const QUICK_SWEEP_ROUNDS: u64 = 3;
 
 /// The name for every suite and every comparison of programs.
@@ -24,7 +22,6 @@ pub(super) const ALL_SUBJECTS: &str = "all";
 /// The name for all subjects, each shortened to a few minutes.
 pub(super) const QUICK_SUBJECTS: &str = "quick";
 
-/// How to measure subjects.
 #[derive(Clone, Debug)]
 pub(super) struct Options {
     pub(super) quick: bool,
@@ -42,7 +39,7 @@ pub(super) struct Subject {
     /// The name of the comparison and of its results file.
     pub(super) name: String,
     pub(super) setup: Setup,
-    /// The suite, if it measures published tables.
+    /// The suite; `None` unless the subject measures published tables.
     pub(super) suite: Option<suite::SuiteRun>,
 }
 

@@ -130,7 +130,6 @@ const DATAGRAM_ADDRESS_BYTES: usize = 68 << 20;
 /// listener for each address.
 const FILES_PER_WORKER: usize = 8;
 
-/// A listen address.
 #[derive(Clone, Debug)]
 struct Listen {
     endpoint: Endpoint,
@@ -142,7 +141,6 @@ struct Listen {
 #[derive(Clone, Debug)]
 struct Plan {
     listens: Vec<Listen>,
-    /// The maximum number of open connections, if limited.
     max_connections: Option<usize>,
     idle_timeout: Option<Duration>,
     shutdown_timeout: Duration,
@@ -155,7 +153,6 @@ struct Plan {
     workers: usize,
     spread: Spread,
     pinning: Pinning,
-    /// Where to serve metrics.
     metrics: Option<Listen>,
 }
 
@@ -200,7 +197,6 @@ fn serve_with_threads(plan: &Plan) -> Result<Stats> {
     threads::serve(plan, listen, "as requested")
 }
 
-/// Parses the number of receive buffers.
 fn parse_buffer_count(text: &str) -> Result<u32, String> {
     const MAX_RECV_BUFFERS: u32 = 32_768;
     let count = text

@@ -12,7 +12,6 @@ use std::net::{IpAddr, SocketAddr, SocketAddrV6, UdpSocket};
 pub(super) struct OwnAddresses(RefCell<Vec<SocketAddr>>);
 
 impl OwnAddresses {
-    /// Adds the bound address of a socket.
     pub(super) fn add(&self, bound: SocketAddr) {
         self.0.borrow_mut().push(bound);
     }

@@ -23,9 +23,7 @@ const CLOSE_TIMEOUT: Duration = Duration::from_millis(500);
 /// The interval between sweeps during a shutdown.
 pub(super) const SHUTDOWN_INTERVAL: Duration = Duration::from_millis(10);
 
-/// A connection in the registry.
 pub(super) trait Connection: Clone {
-    /// Returns the counters of received and answered data.
     fn traffic(&self) -> &Traffic;
     /// Returns true if received bytes have not been sent yet.
     fn is_busy(&self) -> bool {

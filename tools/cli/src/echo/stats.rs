@@ -45,7 +45,6 @@ pub(super) struct Worker {
     pub(super) driver: Driver,
 }
 
-/// The driver of a worker.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Driver {
     /// `uring`, `epoll` or `threads`.

@@ -23,7 +23,6 @@ use std::time::Duration;
 
 /// The number of connections that may wait in the kernel to be accepted.
 const LISTEN_BACKLOG: i32 = 4096;
-/// Bytes per read.
 const READ_BYTES: usize = 64 * 1024;
 /// How long to stop accepting when descriptors, threads or memory are short.
 const RETRY_AFTER: Duration = Duration::from_millis(50);

@@ -32,9 +32,7 @@ Examples:
   annulus load compare a1.json a2.json a3.json --with b1.json b2.json b3.json
   annulus load compare old/*.json --with new/*.json --fail-if worse";
 
-/// The `format` field of the JSON.
 const JSON_FORMAT: &str = "annulus-load-comparison";
-/// The `version` field of the JSON.
 const JSON_VERSION: u64 = 2;
 
 /// Compare runs: ratios with intervals, and a verdict for each

@@ -10,7 +10,6 @@ use anyhow::{Context, Result};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::time::Duration;
 
-/// The number of steps of the progress bar.
 const BAR_STEPS: u64 = 1000;
 
 /// The progress line of a run, and the signal that stops the run.

@@ -194,7 +194,6 @@ fn serve(address: &Address, total: &Arc<Mutex<Interval>>) -> Result<()> {
     Ok(())
 }
 
-/// Formats figures as Prometheus text.
 fn prometheus(total: &Interval) -> String {
     let mut text = String::new();
     for (name, help, of) in COUNTERS {

@@ -26,7 +26,6 @@ use ureq::tls::{Certificate, RootCerts, TlsConfig, TlsProvider};
 
 /// The path of metrics at a collector, unless the URL has one.
 const METRICS_PATH: &str = "/v1/metrics";
-/// How long an export may take.
 const EXPORT_TIMEOUT: Duration = Duration::from_secs(10);
 /// The time between exports, unless [`EXPORT_PERIOD_VARIABLE`] is set. The library's own default of
 /// a minute is longer than most loads.

@@ -101,7 +101,6 @@ fn add_server(text: &mut Listing, server: &ServerUsage) {
     text.row("observed", &printable(&format!("{} on {}", server.process, server.host)));
 }
 
-/// Formats the result of one part.
 fn summary_of_part(part: &PartInfo) -> String {
     let name = format!("{} {}", part.part, printable(&part.host));
     if let Some(why) = &part.missing {
@@ -174,7 +173,6 @@ fn server(recording: &Recording) -> String {
     what
 }
 
-/// Adds the figures of a class of requests.
 fn add_class(text: &mut Listing, class: &ClassSummary) {
     let times = [("p50", class.latency_us.p50), ("p99", class.latency_us.p99)];
     let times = times

@@ -231,7 +231,7 @@ impl Server {
         Pid::from_child(&self.child)
     }
 
-    /// Returns the next line on its standard error.
+    /// Returns the next line on the server's standard error.
     pub(crate) fn next_line(&mut self) -> String {
         let mut line = String::new();
         self.stderr.read_line(&mut line).unwrap();
@@ -248,7 +248,6 @@ impl Server {
         kill_process(self.pid(), signal).unwrap();
     }
 
-    /// Waits until the server ends.
     pub(crate) fn wait(mut self) -> Finished {
         let (mut stdout, mut stderr) = (String::new(), String::new());
         self.child.stdout.take().unwrap().read_to_string(&mut stdout).unwrap();

@@ -34,7 +34,6 @@ impl Part {
         kill_process(Pid::from_child(self.child()), signal).unwrap();
     }
 
-    /// Waits for the end of the part.
     fn wait(mut self) -> Finished {
         let output = self.0.take().unwrap().wait_with_output().unwrap();
         let text = |bytes| String::from_utf8(bytes).unwrap();

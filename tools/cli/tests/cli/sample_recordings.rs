@@ -4,7 +4,6 @@ use annulus_load::recording::{Interval, Latencies, Machine, Recording, RunInfo};
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
-/// Creates a directory for the test.
 pub(crate) fn directory(test: &str) -> PathBuf {
     let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(test);
     fs::create_dir_all(&path).unwrap();

@@ -19,7 +19,6 @@ impl TestDirectory {
         TestDirectory(directory)
     }
 
-    /// Returns a path in the directory.
     fn path(&self, name: &str) -> PathBuf {
         self.0.join(name)
     }

@@ -14,7 +14,6 @@ use std::process::Command;
 /// How long an answer may take before the test fails.
 const ANSWER_TIMEOUT: Timespec = Timespec { tv_sec: 20, tv_nsec: 0 };
 
-/// Returns the drivers that support workers.
 fn worker_drivers() -> impl Iterator<Item = &'static str> {
     drivers().into_iter().filter(|driver| *driver != "threads")
 }

@@ -5,7 +5,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::process::Spec;
 
-/// The suffix of the control's name.
 const CONTROL_SUFFIX: &str = " (control)";
 
 /// The contenders that are available here, and why others are missing.

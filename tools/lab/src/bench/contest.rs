@@ -152,7 +152,6 @@ impl Contest<'_> {
         deviation.max(DEFAULT_MARGIN)
     }
 
-    /// Returns the verdict on a contender, compared with another.
     pub(super) fn verdict(&self, contender: usize, other: usize) -> Verdict {
         if self.void().is_some() {
             return Verdict::Void;

@@ -43,9 +43,9 @@ impl<const N: usize> From<[(&str, f64); N]> for Sample {
 pub struct Metric {
     /// The key of the metric in JSON.
     pub key: String,
-    /// The title of its column.
+    /// The title of the metric's column.
     pub title: String,
-    /// The name of its ratio, such as `CPU` in `CPU ÷ uring`.
+    /// The name of the metric's ratio, such as `CPU` in `CPU ÷ uring`.
     pub noun: String,
     /// The computation from a sample.
     pub of: Formula,
@@ -175,7 +175,6 @@ impl Metric {
         self.role != Role::Plain
     }
 
-    /// Returns the better of two values.
     pub(super) fn better_of(&self, a: f64, b: f64) -> f64 {
         match self.better {
             Better::Lower => a.min(b),

@@ -65,9 +65,9 @@ pub struct Bench {
     pub plan: Plan,
     /// A description that follows the number of rounds, such as ` of 0.2 s, all on core 0`.
     pub terms: String,
-    /// An explanation of its figures.
+    /// An explanation of the figures.
     pub legend: String,
-    /// The layout of its tables.
+    /// The layout of the tables.
     pub layout: Layout,
     /// The contenders.
     #[serde(flatten)]
@@ -119,7 +119,7 @@ pub struct Rounds {
 pub struct Precision {
     /// The key of the metric.
     pub metric: String,
-    /// The maximum half width of its intervals.
+    /// The maximum half width of the intervals of the metric's ratios.
     pub half_width: f64,
 }
 
@@ -174,7 +174,7 @@ pub struct Prepared {
     pub bench: Bench,
     /// Runs the contenders and measures their slices.
     pub measure: Box<dyn Measure>,
-    /// The directory of its files, if it needs one.
+    /// The directory for files of the measurement, if it needs one.
     pub scratch: Option<Scratch>,
 }
 

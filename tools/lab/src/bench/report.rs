@@ -45,7 +45,7 @@ pub struct Report {
     pub envelopes: Vec<Envelope>,
     /// The verdict on the whole run.
     pub summary: Summary,
-    /// The curves, if it is a sweep over rates.
+    /// The curves; `None` unless the run is a sweep over rates.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sweep: Option<SweepReport>,
     /// Reasons not to rely on the results.

@@ -26,7 +26,7 @@ pub struct CellVerdict {
     pub verdict: Verdict,
     /// The better of contender and rival; `null` if neither is better.
     pub winner: Option<String>,
-    /// The verdict as a sentence that starts with its name.
+    /// The verdict as a sentence that starts with the verdict's name, such as `same`.
     pub text: String,
 }
 

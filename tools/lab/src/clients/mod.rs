@@ -38,7 +38,7 @@ pub(crate) struct Clients {
     pub(crate) time: Duration,
     /// The maximum time of annulus's own loads.
     pub(crate) max_time: Duration,
-    /// The directory for their scripts.
+    /// The directory for the scripts of clients.
     pub(crate) directory: PathBuf,
 }
 

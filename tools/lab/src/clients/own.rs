@@ -5,7 +5,6 @@ use annulus_load::{Observer, Plan, Streams, Workload};
 
 use crate::bench::{CLIENT_CPU_SHARE, RECEIVED_KEY, REFUSED_KEY, Sample};
 
-/// Runs a load and returns its sample.
 pub(super) fn run(plan: &Plan, observer: &mut dyn Observer) -> Result<Sample, String> {
     let recording = annulus_load::run(plan, observer).map_err(|error| error.to_string())?;
     accept(&recording)?;

@@ -282,7 +282,7 @@ impl Comparison {
         Ok(self)
     }
 
-    /// Returns true if its servers read jobs.
+    /// Returns true if the servers read jobs.
     fn has_jobs(&self) -> bool {
         self.loads.iter().any(Load::is_job)
     }

@@ -67,26 +67,26 @@ pub struct Contender {
     /// The load generator that is measured with this server.
     #[serde(skip)]
     pub(crate) client: Option<Client>,
-    /// A text that one of its outputs must contain before it is ready.
+    /// A text that the server must print, on either output, before it is ready.
     pub ready: Option<String>,
-    /// The fixed port on which it listens.
+    /// The fixed port on which the server listens.
     pub port: Option<u16>,
     #[serde(skip)]
     program: Program,
     /// The arguments that follow the program in the command line.
     #[serde(skip)]
     arguments: Vec<String>,
-    /// Whether it reads jobs instead of listening.
+    /// Whether the contender reads jobs instead of listening.
     #[serde(skip)]
     answers_jobs: bool,
-    /// How it is started, set by [`prepare`](Contender::prepare); `text` is its configuration.
+    /// How the contender is started. [`prepare`](Contender::prepare) sets this, and the text of the
+    /// configuration in `text`.
     #[serde(skip)]
     pub(crate) spec: Spec,
     #[serde(skip)]
     pub(crate) text: Option<String>,
 }
 
-/// The program to run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Program {
     /// This program, `annulus`.
@@ -173,7 +173,7 @@ impl Contender {
         Contender { answers_jobs: true, ..self }
     }
 
-    /// Returns the contender if its keys are consistent.
+    /// Returns the contender if the keys in the file are consistent.
     pub(super) fn checked(mut self) -> Result<Contender> {
         match (&self.command, &self.address) {
             (Some(line), None) => {
@@ -257,18 +257,19 @@ impl Contender {
         Contender { name: spec.name.clone(), spec: spec.clone(), ..self.clone() }
     }
 
-    /// Returns true if the lab starts it, false if it is already running.
+    /// Returns true if the lab starts the contender, false if it is already running.
     pub fn is_started(&self) -> bool {
         !matches!(self.program, Program::Running(_))
     }
 
-    /// Returns true if it is a command line without `{port}`, for which a port can be set.
+    /// Returns true if the contender is a command line without `{port}`, for which a port can be
+    /// set.
     pub fn has_own_port(&self) -> bool {
         self.is_started() && !has(&self.arguments, "port")
     }
 
-    /// Returns true if it is already running at a Unix socket or at an address other than
-    /// 127.0.0.1.
+    /// Returns true if the contender is already running at a Unix socket or at an address other
+    /// than 127.0.0.1.
     pub(super) fn is_remote(&self) -> bool {
         match &self.program {
             Program::Running(ServerAddress::Inet(address)) => address.ip() != Ipv4Addr::LOCALHOST,
@@ -277,8 +278,8 @@ impl Contender {
         }
     }
 
-    /// Returns true if its CPU time and memory can be read. For a server that was already running,
-    /// this requires that it belongs to this user.
+    /// Returns true if the contender's CPU time and memory can be read. A server that was already
+    /// running must belong to this user.
     pub(crate) fn is_visible(&self) -> bool {
         match &self.program {
             Program::Running(address) => listening::owner_of(address).is_some(),
@@ -286,7 +287,7 @@ impl Contender {
         }
     }
 
-    /// Returns how to reach it once it has started.
+    /// Returns how to reach the contender once it has started.
     pub(crate) fn place(&self) -> Place {
         match &self.program {
             Program::Running(address) => Place::Running(address.clone()),
@@ -302,17 +303,17 @@ impl Contender {
         matches!(self.place(), Place::Pipes | Place::Announced | Place::Given)
     }
 
-    /// Returns true if its command line or configuration contains this placeholder.
+    /// Returns true if the command line or the configuration contains this placeholder.
     pub(crate) fn needs(&self, word: &str) -> bool {
         has(&self.arguments, word) || has(self.text.as_slice(), word)
     }
 
-    /// Returns the path of its configuration, if it has one.
+    /// Returns the path of the configuration, if there is one.
     pub(crate) fn configuration(&self) -> Option<&Path> {
         self.configuration.as_deref()
     }
 
-    /// Returns how to install its program, if that is missing.
+    /// Returns how to install the contender's program, if it is missing.
     pub(super) fn missing(&self) -> Option<String> {
         let client = self.client.as_ref().and_then(Client::missing);
         match &self.program {

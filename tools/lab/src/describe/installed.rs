@@ -50,7 +50,6 @@ pub(crate) fn find(program: &str) -> Result<PathBuf, String> {
     })
 }
 
-/// The name of this program.
 const OWN_PROGRAM: &str = "annulus";
 
 /// Like [`find`], but `annulus` is this program.

@@ -51,14 +51,14 @@ pub struct Load {
     pub cell: Cell,
     /// The program or job that loads the contender.
     pub client: Client,
-    /// The protocol to start servers with, if they speak several.
+    /// The protocol to start servers with, for servers that speak several.
     pub(crate) service: String,
     pub(crate) connections: u64,
     /// Requests in flight on each connection; in an open loop the maximum.
     pub(crate) depth: u64,
     /// When requests are sent.
     pub(crate) pace: Pace,
-    /// Whether a quick run includes it.
+    /// Whether a quick run includes the load.
     pub is_quick: bool,
     /// About how long a slice takes.
     pub cost: Duration,
@@ -246,7 +246,6 @@ impl Loads {
         connections.into_iter().map(load).collect()
     }
 
-    /// Returns the load of a job.
     fn job(&self, line: &str) -> Result<Load> {
         let rest = Loads { job: None, name: None, depth: 1, ..self.clone() };
         ensure!(
@@ -402,7 +401,7 @@ impl Client {
         }
     }
 
-    /// Returns the scheme of its target, or the name of its program.
+    /// Returns the scheme of the target, or the name of the program.
     fn name(&self) -> String {
         let first = self.words().first().map_or("", String::as_str);
         match self {
@@ -491,7 +490,7 @@ impl Load {
         Ok([self.clone()].into_iter().chain(open).collect())
     }
 
-    /// Returns true if contenders read it as a job.
+    /// Returns true if contenders read the load as a job.
     pub(super) fn is_job(&self) -> bool {
         matches!(self.client, Client::Job(_))
     }

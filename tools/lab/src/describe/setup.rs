@@ -55,13 +55,13 @@ pub struct Setup {
     pub(crate) rounds_per_process: usize,
     /// The number of open files that this process needs.
     pub(crate) files: u64,
-    /// The sweep over rates, if the comparison is one.
+    /// The sweep over rates; `None` unless the comparison is a sweep.
     pub sweep: Option<Sweep>,
     /// How long contenders idle before their memory is read again.
     pub idle: Option<Duration>,
     /// Checks the directory in which contenders use files.
     pub(crate) check: Option<DirectoryCheck>,
-    /// How its figures are shown.
+    /// How the figures are shown.
     pub shown: Presentation,
 }
 

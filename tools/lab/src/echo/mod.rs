@@ -89,7 +89,6 @@ fn lost_datagrams() -> Metric {
     Metric { format: Format::Whole, fold: Fold::Sum, ..lost }
 }
 
-/// Returns the metrics of a load.
 fn metrics(transport: Transport, load: &Options) -> Vec<Metric> {
     let mut metrics = request_metrics();
     if transport == Transport::Udp {

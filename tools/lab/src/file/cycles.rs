@@ -16,7 +16,6 @@ use crate::jobs::ClockSample;
 /// The slowest device that the timeout of an answer allows for, in bytes per second.
 const MIN_BYTES_PER_SECOND: u64 = 1 << 20;
 const MIN_CYCLES_PER_SECOND: u64 = 100;
-/// The minimum timeout of an answer.
 const MIN_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Every block of this many bytes begins with the number of its cycle, so that bytes of an older

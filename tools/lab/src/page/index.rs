@@ -9,7 +9,7 @@ use crate::environment::Environment;
 /// A run in an index.
 #[derive(Clone, Debug)]
 pub struct IndexEntry {
-    /// The name of its results file, without the extension.
+    /// The name of the results file, without the extension.
     pub name: String,
     title: String,
     note: String,

@@ -53,11 +53,11 @@ pub use index::{IndexEntry, index};
 /// A run with its results, to be shown.
 #[derive(Clone, Copy, Debug)]
 pub struct Document<'a> {
-    /// The name of its results file, without the extension.
+    /// The name of the results file, without the extension.
     pub name: &'a str,
     /// The results.
     pub report: &'a Report,
-    /// The published tables with the measured figures, if it is a suite.
+    /// The published tables with the measured figures; `None` unless the run is a suite.
     pub suite: Option<&'a SuiteReport>,
     /// Whether every slice was measured.
     pub is_finished: bool,
@@ -82,7 +82,7 @@ impl Form {
     /// Every form.
     pub const ALL: [Form; 4] = [Form::Html, Form::Markdown, Form::Csv, Form::Json];
 
-    /// Returns the extension of its files, without the dot.
+    /// Returns the extension of files of this form, without the dot.
     pub fn extension(self) -> &'static str {
         match self {
             Form::Html => "html",

@@ -25,7 +25,6 @@ pub(super) enum Line {
     Finished(String),
 }
 
-/// A slice with its result.
 #[derive(Debug, Deserialize, Serialize)]
 pub(super) struct SliceLine {
     #[serde(flatten)]

@@ -115,12 +115,10 @@ impl Running {
         }
     }
 
-    /// Returns true if its process has ended.
     pub(crate) fn has_ended(&mut self) -> bool {
         self.process.as_mut().is_some_and(|process| process.ended(Duration::ZERO).is_some())
     }
 
-    /// Returns the memory of its processes.
     pub(crate) fn memory(&self) -> Option<Memory> {
         Memory::of_tree(self.pid?).ok()
     }

@@ -35,7 +35,7 @@ pub struct SuiteReport {
 pub struct TableReport {
     /// The title of the table.
     pub title: String,
-    /// The unit of its figures.
+    /// The unit of the figures.
     pub unit: String,
     /// The title of the column of row names.
     pub corner: String,
@@ -64,7 +64,7 @@ pub struct RowReport {
 /// The figures in a row of one contender, or of several if each column has its own.
 #[derive(Clone, Debug, Serialize)]
 pub struct MeasuredRow {
-    /// The contender, if it is a single one.
+    /// The contender; `None` if each column has its own.
     pub server: Option<String>,
     /// A figure per column; `null` if it is missing.
     pub figures: Vec<Option<f64>>,

@@ -248,7 +248,6 @@ fn cell(question: &Question) -> Option<Cell> {
     cycles(question).map(Cycles::cell).or_else(|| message(question)).or_else(entries)
 }
 
-/// Returns the figure of a question for one contender.
 pub(super) fn figure(report: &bench::Report, question: &Question, contender: &str) -> Option<f64> {
     if question.figure.is_of_memory() {
         return memory(report, question.figure, contender);

@@ -102,7 +102,7 @@ impl Axis {
         }
     }
 
-    /// Returns true if it names the servers of its cells.
+    /// Returns true if the entry names the servers of cells.
     pub(crate) fn names_servers(&self) -> bool {
         self.servers.is_some()
     }

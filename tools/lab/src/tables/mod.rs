@@ -28,9 +28,9 @@ pub enum Kind {
 pub struct Suite {
     /// The title of the suite.
     pub title: String,
-    /// Where it was published.
+    /// Where the document was published.
     pub document: String,
-    /// How its cells are measured.
+    /// How the cells are measured.
     pub kind: Kind,
     /// The machine of the published figures.
     pub machine: Vec<String>,
@@ -47,7 +47,7 @@ pub struct Suite {
 pub struct Table {
     /// The title of the table.
     pub title: String,
-    /// The unit of its figures.
+    /// The unit of the figures.
     pub unit: String,
     /// The title of the column of row names.
     pub corner: String,

@@ -39,7 +39,6 @@ pub struct Service {
 
 #[derive(Clone, Copy)]
 enum Version {
-    /// HTTP/1.1.
     Http1,
     /// HTTP/2, by prior knowledge or by ALPN.
     Http2,

@@ -30,7 +30,6 @@ const SERVER_LIMIT_BYTES: u64 = 16 * MIB;
 /// Memory of a server in addition to [`SERVER_LIMIT_BYTES`]: its code, its tasks, and what the
 /// allocator keeps.
 const MAX_OTHER_BYTES: u64 = 48 * MIB;
-/// The maximum memory of a server at rest.
 const MAX_RESTING_BYTES: u64 = 24 * MIB;
 const LIMITED_PEERS: usize = 300;
 /// Flooding peers of a server with the default limit, which may use [`MAX_DEFAULT_BYTES`]
@@ -40,7 +39,6 @@ const MAX_DEFAULT_BYTES: u64 = 64 * MIB;
 /// How many floods to try: one of them must stay below the maximum. A server that has to wait for
 /// its core receives more per turn, so it may use more memory on a busy machine.
 const MAX_FLOODS: usize = 4;
-/// The size of a peer's socket buffers.
 const SOCKET_BUFFER_BYTES: usize = 16 << 10;
 const PINGERS: usize = 20;
 /// The number of pings of all pingers together in one phase.

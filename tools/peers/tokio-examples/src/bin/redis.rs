@@ -129,12 +129,11 @@ async fn serve(mut stream: TcpStream, store: Rc<RefCell<Store>>) -> io::Result<(
     }
 }
 
-/// A client that is being served.
 struct Client {
     to: Rc<Inbox>,
     /// The version of the protocol.
     version: usize,
-    /// The channels and patterns that it subscribes to, in order.
+    /// The channels and patterns that the client subscribes to, in order.
     memberships: Vec<(Subject, MemberId)>,
 }
 
@@ -331,7 +330,6 @@ impl Command {
     }
 }
 
-/// The words of a command.
 struct Words<'a> {
     command: &'a Command,
     input: &'a [u8],
