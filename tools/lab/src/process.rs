@@ -194,7 +194,8 @@ impl Process {
                 Ok(Process { name: name.clone(), child, handle, status: None, mark, output })
             }
             Err(why) => {
-                // It cannot be watched without a handle, but as a child it can be killed.
+                // Without a handle, the contender cannot be watched. It can still be killed as a
+                // child.
                 let _ = child.kill();
                 guard::remove(child.id());
                 let _ = child.wait();
@@ -241,10 +242,10 @@ impl Process {
     /// The process must have ended, or must be about to end.
     fn reap(&mut self) -> Option<ExitStatus> {
         if self.status.is_none() {
-            // Remaining children would use its core and keep its pipes open. The id of the group is
-            // not reused until the process is reaped.
+            // Remaining children would use the contender's core and keep its pipes open. The id of
+            // the group is not reused until the process is reaped.
             let _ = kill_process_group(Pid::from_child(&self.child), Signal::KILL);
-            // Processes that have left the group would use its core and keep its pipes open, too.
+            // Processes that have left the group would do the same.
             for _ in 0..MAX_KILL_PASSES {
                 let marked = process_tree::marked(&self.mark);
                 if marked.is_empty() {
@@ -296,7 +297,7 @@ pub(crate) fn kill_all() -> MutexGuard<'static, Vec<Arc<OwnedFd>>> {
         // Fails only if the process has already ended.
         let _ = pidfd_send_signal(handle, Signal::KILL);
     }
-    // Their files are removed next, so they must have ended.
+    // The caller removes the contenders' files next, so the contenders must have ended.
     processes.iter().for_each(|handle| _ = is_dead_within(handle, TERM_TIMEOUT));
     processes
 }
@@ -359,8 +360,8 @@ pub(crate) mod tests {
 
     #[test]
     fn processes_started_in_other_sessions_are_killed_too() {
-        // One process has no mark, but its parent is still running. The parent of another one has
-        // ended.
+        // One process has no mark, but a parent that is still running. The parent of another
+        // process has ended.
         let script = "setsid env -i sleep 1000 & (setsid sh -c 'sleep 1000 & setsid sleep 1000' &)
             echo ready; exec sleep 1000";
         for ends_by_itself in [false, true] {

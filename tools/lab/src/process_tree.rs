@@ -147,7 +147,7 @@ mod tests {
         let work = "i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done";
         with_shell(&format!("(sh -c '{work}; echo; read end'; true); true"), |pid| {
             assert_eq!(waited_for_ns(pid).expect("the CPU time cannot be read"), 0);
-            // No shell counts that far within 1 ms.
+            // A shell needs more than 1 ms to count to 100,000.
             assert!(Usage::of(pid).expect("the usage cannot be read").cpu_ns > 1_000_000);
         });
         let work = work.replace("100000", "300000");

@@ -11,7 +11,7 @@ use std::process::{Command, Output, Stdio};
 pub(crate) fn check(browser: &str, directory: &Path, html: &str, charts: usize) {
     let wrapper = directory.join("frames.html");
     let escaped = html.replace('&', "&amp;").replace('"', "&quot;");
-    // The print layout is shown on a screen as wide as a sheet of paper.
+    // Swaps the media queries, so that a screen as wide as a sheet of paper shows the print layout.
     let printed = escaped.replace("@media screen and", "@media print and");
     let printed = printed.replace("@media print {", "@media screen {");
     fs::write(&wrapper, FRAMES_PAGE.replace("PAGE", &escaped).replace("PRINT", &printed)).unwrap();

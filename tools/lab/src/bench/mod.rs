@@ -76,7 +76,7 @@ pub struct Bench {
     pub cells: Vec<Cell>,
     /// The metrics, in the order of the columns.
     pub metrics: Vec<Metric>,
-    /// The sweep over rates, if the bench is one.
+    /// The sweep over rates; `None` unless the bench is a sweep.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sweep: Option<Sweep>,
     /// How long contenders idle before their memory is read again.

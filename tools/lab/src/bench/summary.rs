@@ -247,7 +247,7 @@ mod tests {
     #[test]
     fn a_win_needs_every_rival_beaten() {
         let cpu = |contender: usize, _: usize, round: usize| match contender {
-            // This rival may be as cheap as ours: it is too unsteady to say.
+            // The cost of contender 1 varies so much that it may be as cheap as contender 0.
             1 => [1.0, 9.0][round % 2],
             2 => 4.0,
             _ => 2.0,

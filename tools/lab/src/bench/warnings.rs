@@ -77,7 +77,8 @@ fn saturated(bench: &Bench, record: &Record) -> Option<String> {
     let busy = || {
         (0..bench.cells.len()).map(|cell| (cell, share(cell))).filter(|c| c.1 > SATURATED_CPU_SHARE)
     };
-    // The rates of a sweep follow from the peaks, and beyond the peak the load is busy anyway.
+    // In a sweep, only the cells that measure the peaks count: the other rates follow from them,
+    // and beyond the peak the load is busy anyway.
     if bench.sweep.is_some() {
         let cells = list(busy().map(|(cell, _)| &bench.cells[cell]).filter(|cell| is_peak(cell)))?;
         return Some(format!(

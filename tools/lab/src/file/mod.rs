@@ -65,7 +65,6 @@ fn metrics() -> Vec<Metric> {
         seconds("real_seconds", "real s", "ns"),
         Metric { title: "cycles/s".into(), ..rate() },
         megabytes(),
-        // CPU time decides the winner.
         Metric { role: Role::Primary, columns: with_ratio(), ..cpu() },
         // The control must also match the contender that it copies in elapsed time.
         Metric {

@@ -214,7 +214,7 @@ impl SuiteRun {
 
     /// Omits cells of a quick run, evenly, so that it ends in time.
     fn thin(&mut self, loads: Vec<Load>, contenders: usize) -> Vec<Load> {
-        // Includes the control.
+        // The additional contender is the control.
         let slices = ((contenders + 1) * self.plan.rounds) as u32;
         let total: Duration = loads.iter().map(|load| load.cost * slices).sum();
         if !self.plan.quick || total <= QUICK_RUN_TIME {
