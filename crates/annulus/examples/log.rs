@@ -205,7 +205,7 @@ async fn follow(stream: &mut SendHalf, log: &Log, mut next: u64) -> io::Result<(
         let Segment { first, .. } = log.segment_of(next);
         let (path, mut at, mut offset) = (log.path(first), 0, first);
         let file = File::open(&path).await?;
-        // The next segment has records as soon as its name is known.
+        // Once another segment begins at `next`, this segment has no further records.
         while log.segment_of(next).first == first {
             let len = CHUNK.min((log.segment_of(first).len - at) as usize);
             let (read, chunk) = file.read_exact_at(vec![0; len], at).await;

@@ -1,5 +1,4 @@
-//! Futures and streams of other crates work here as elsewhere, even with values that are not
-//! `Send`.
+//! Futures and streams of other crates work in this runtime, even with values that are not `Send`.
 
 use crate::common::run;
 use annulus::spawn;

@@ -172,8 +172,6 @@ fn a_runtime_dropped_inside_another_ends_quietly() {
     run(async {
         let mut other = None;
         std::thread::scope(|scope| {
-            // A runtime built on another thread cannot be moved here, since runtimes are bound to
-            // their thread.
             scope.spawn(|| Runtime::new().unwrap().block_on(async {}));
         });
         other.replace(Runtime::new()?);

@@ -1,4 +1,4 @@
-//! The life of one connection.
+//! The task of a connection. It waits for the handshake, serves requests, and applies time limits.
 
 use super::activity::Activity;
 use super::error::Report;

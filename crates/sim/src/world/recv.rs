@@ -13,7 +13,8 @@ const MAX_MULTISHOT_RETRIES: u32 = 32;
 
 /// The outcome of one receive.
 pub(super) struct Received {
-    /// The result of its completion.
+    /// The result that the completion reports. It includes metadata before the payload, or the
+    /// truncated part of a datagram if the receive asks for that.
     pub(super) result: usize,
     /// Bytes of payload.
     pub(super) count: usize,

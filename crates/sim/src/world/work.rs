@@ -1,4 +1,4 @@
-//! The life of a waiting operation. It waits at its socket and is queued when the socket changes.
+//! How a waiting operation continues. It waits at its socket and is queued when the socket changes.
 //! Then it is tried again, and waits again or ends.
 
 use super::World;

@@ -302,7 +302,7 @@ pub(crate) async fn descriptors_stay_with_their_bytes_if_a_peek_is_dropped() -> 
     one.send_with_descriptors("fourth", vec![null()?]).await?;
     one.drain().await?;
     for _ in 0..10 {
-        yield_now().await; // The fourth has arrived, and the peek does not gather it.
+        yield_now().await; // The fourth message arrives, but the peek does not gather it.
     }
     drop(waiting);
     for (wanted, count) in [(&b"third"[..], 2), (b"fourth", 1)] {

@@ -35,7 +35,7 @@ use annulus::Builder;
 use foreign_traits::{futures, tokio};
 use mode::{Case, Mode};
 
-/// One test per mode, for the `case` of a row.
+/// Creates one test per mode, which runs the case that the function `case` returns.
 macro_rules! modes {
     ($($name:ident: $mode:ident;)*) => {$(
         #[test]
@@ -45,8 +45,8 @@ macro_rules! modes {
     )*};
 }
 
-/// A row is a body, optionally with settings of the runtime and a check of its counters. Each row
-/// becomes a module with one test per mode.
+/// Each row names a body, optionally with settings of the runtime and a check of its counters. The
+/// row becomes a module with one test per mode.
 macro_rules! suite {
     ($($module:ident::$body:ident $(, with $settings:expr)? $(, then $check:expr)?;)*) => {$(
         mod $body {

@@ -294,7 +294,7 @@ pub(crate) async fn receivers_that_do_not_read_do_not_block_others() -> io::Resu
     let queue = std::fs::read_to_string("/proc/sys/net/unix/max_dgram_qlen").unwrap_or_default();
     let is_deep = queue.trim().parse().is_ok_and(|length: u32| length >= ROUNDS);
     assert!(discarded > 0 || is_deep, "the bound was never reached");
-    // The receivers close: their datagrams are refused, and nothing waits any longer.
+    // The receivers close, so their datagrams are refused and no send waits any longer.
     drop(receivers);
     annulus::yield_now().await;
     while sender.drain().await.is_err() {}

@@ -15,7 +15,7 @@ use std::process::Command;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-/// Polls once, then drops.
+/// Polls a future once, and then drops it.
 pub(crate) async fn begin<F: Future>(future: F) {
     let mut future = pin!(future);
     poll_fn(|cx| {

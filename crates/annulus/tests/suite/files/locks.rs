@@ -57,7 +57,7 @@ fn a_lock_dropped_in_flight_is_released() {
         let held = duplicate(&path)?;
         begin(file.lock(Lock::Exclusive)).await;
         drop(file);
-        // The attempt in flight keeps the file until it has finished.
+        // The lock attempt in flight keeps the file open until the attempt has finished.
         while descriptors(&path).len() > 1 {
             annulus::yield_now().await;
         }

@@ -362,7 +362,7 @@ fn disturbed(seed: u64, kinds: &'static [Disturbance]) -> (Vec<String>, u64, u32
                 u32::from(!matches!(outcome, Ok(Ok(took)) if took < SECOND / 1000));
         }
         faults.calm();
-        // From here on, everything works.
+        // The disturbances have ended, so every connect and every answer succeeds.
         for name in ["server", "other"] {
             sleep(SECOND).await;
             ping(&mut TcpStream::connect((name, 7)).await?).await?;
