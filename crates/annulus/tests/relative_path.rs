@@ -32,7 +32,7 @@ async fn move_away(root: &Path) -> io::Result<()> {
         drop(std::os::unix::net::UnixListener::bind(there.join(name))?);
     }
     fs::write("e", "another's")?;
-    // The path still belongs to a listener, whatever the directory is called now.
+    // A listener can still be reached after its directory is renamed, and removes its path there.
     fs::rename(&here, root.join("renamed"))?;
     drop(UnixStream::connect("../renamed/sub/c").await?);
     drop((listeners, socket));

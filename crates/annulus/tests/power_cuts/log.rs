@@ -67,7 +67,7 @@ struct Known {
     is_calm: Cell<bool>,
 }
 
-/// Starts the broker, also after an error, like a supervisor of services.
+/// Starts the broker, and restarts it after an error, as a service manager does.
 async fn supervise(mistake: Option<Mistake>) -> io::Result<()> {
     loop {
         let config = Config { dir: "/log".into(), segment_bytes: SEGMENT, mistake };

@@ -25,7 +25,7 @@ enum Journal {
     TrustsATornTail,
 }
 
-/// Bytes per record: a number, and copies of its last byte.
+/// Bytes per record: a number, and copies of its lowest byte.
 const RECORD: usize = 1500;
 
 fn record(number: u64) -> Vec<u8> {

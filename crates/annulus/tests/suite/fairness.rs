@@ -243,8 +243,8 @@ const OTHERS: &[(&str, &str)] = &[
     ("fs/whole.rs", "an open or another call on a path"),
 ];
 
-/// Pairs of files. The type in the first has the methods of the type in the second, on the same
-/// kind of handle, so a loop over one covers both.
+/// Pairs of files whose types have the same methods on the same kind of handle. A loop over a
+/// method of the second type also covers that method of the first.
 const SAME_METHODS: &[(&str, &str)] = &[
     ("net/unix/stream.rs", "net/tcp.rs"),
     ("net/split.rs", "net/tcp.rs"),

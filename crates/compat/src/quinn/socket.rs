@@ -20,8 +20,8 @@ const MAX_COALESCED_DATAGRAMS: usize = 64;
 /// `Endpoint::rebind_abstract`.
 ///
 /// A `Socket` sends and receives on the thread that created it, where all of quinn's tasks run. On
-/// other threads, sending and receiving return errors. Dropping it on another thread closes the
-/// socket on its own thread.
+/// other threads, sending and receiving return errors. It may be dropped on any thread, but is
+/// closed on the thread that created it.
 ///
 /// ```
 /// use annulus::net::{UdpOptions, UdpSocket};

@@ -33,7 +33,7 @@ use std::rc::Rc;
 pub struct ServeError<'a, P> {
     /// The peer of the connection; `None` for a listener error.
     pub peer: Option<&'a P>,
-    /// The error itself.
+    /// The error, without its peer.
     pub error: Box<dyn Error + Send + Sync>,
 }
 

@@ -197,7 +197,7 @@ pub(crate) async fn segments_arrive_as_datagrams() -> io::Result<()> {
         got.extend_from_slice(&datagram);
     }
     assert!(got == text);
-    // Takes as many sends as the payload needs.
+    // This payload needs several sends.
     one.send_segments(text[..2000].to_vec(), 10, other.local_addr()?).await?;
     for piece in text[..2000].chunks(10) {
         assert_eq!(*other.recv().await?, *piece);

@@ -14,7 +14,8 @@ use std::rc::Rc;
 /// The result of the action in a waker's drop, or `None` if it has not run.
 type Outcome = Rc<RefCell<Option<Result<(), String>>>>;
 
-/// Returns a waker whose drop runs an action once, and the action's result.
+/// Returns a waker whose drop runs an action once, and the place where the action's result is
+/// stored.
 fn doing(act: impl FnOnce() -> Result<(), String> + 'static) -> (std::task::Waker, Outcome) {
     let outcome = Outcome::default();
     let (result, mut act) = (outcome.clone(), Some(act));
