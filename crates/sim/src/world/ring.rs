@@ -160,7 +160,7 @@ const SQE_OP: u16 = 1;
 const SQE_FLAGS_ALLOWED: u16 = 2;
 const SQE_FLAGS_REQUIRED: u16 = 3;
 
-/// The opcodes and flags that a restricted ring allows.
+/// The registrations, operations and entry flags that a restricted ring allows or requires.
 #[derive(Debug, Default)]
 pub(super) struct Restrictions {
     registrations: Vec<u8>,
