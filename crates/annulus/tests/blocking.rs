@@ -132,7 +132,7 @@ fn a_call_that_is_aborted_before_it_has_begun_is_not_made() {
         waits.abort();
         assert!(waits.await.unwrap_err().is_cancelled());
         assert_eq!(Arc::strong_count(&made), 1, "the aborted call was not dropped");
-        // A call that has begun is completed, though nothing waits for it.
+        // A call that has begun is completed, although its handle is dropped.
         drop(busy);
         drop(leave);
         spawn_blocking(|| ()).await?;

@@ -1,6 +1,6 @@
-//! System calls that hardly ever fail are made to fail by a seccomp filter, as if denied or out of
-//! memory. The program gets the error, or the runtime continues; no loop spins. Each case runs on a
-//! separate thread, and its filter ends with the thread.
+//! A seccomp filter makes system calls fail with errors that hardly ever occur. The program gets
+//! the error, or the runtime continues; no loop spins. Each case runs on a separate thread, and its
+//! filter ends with the thread.
 
 mod common;
 

@@ -24,7 +24,7 @@ pub enum Op {
         /// The socket to receive from.
         fd: Fd,
         /// Number of bytes after which the operation ends; zero means no limit. The total may
-        /// exceed the limit, but the last receive returns at most `limit` bytes. Requires
+        /// exceed the limit, but no single receive does. Requires
         /// [`Driver::supports_receive_limit`](crate::Driver::supports_receive_limit).
         limit: u32,
     },

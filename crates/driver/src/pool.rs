@@ -32,8 +32,7 @@ const REFILLS_PER_PERIOD: u32 = 4096;
 pub(crate) enum Trim {
     /// All memory that is not in use, after a time without receives.
     Everything,
-    /// Memory that has not been needed since the last trim: idle buffers that no turn used, and
-    /// buffers with more memory than the largest receive since then filled.
+    /// Memory that has not been needed since the last trim of the surplus.
     Surplus,
 }
 

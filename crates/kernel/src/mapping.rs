@@ -16,7 +16,7 @@ pub struct Mapping {
 // SAFETY: a mapping gives out only its address, and any thread may unmap it. Access through the
 // address is unsafe.
 unsafe impl Send for Mapping {}
-// SAFETY: the methods of a shared mapping only read its fields and call `madvise`, which any thread
+// SAFETY: the methods that take `&self` only read the fields and call `madvise`, which any thread
 // may do.
 unsafe impl Sync for Mapping {}
 

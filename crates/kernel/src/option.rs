@@ -124,7 +124,7 @@ pub struct OptionRow {
     /// Initial value of a simulated socket. If `None`, simulated sockets do not have the option,
     /// and setting it is an error.
     pub initial: Option<u32>,
-    /// The values that Linux accepts.
+    /// The values that a simulated socket accepts.
     pub range: RangeInclusive<u32>,
 }
 

@@ -1,6 +1,6 @@
 //! Moves bytes between stream sockets through a pipe with `splice(2)`, without copying them into
-//! the process. The call has no flag for its sockets, so they must be non-blocking
-//! ([`pages::prepare`](crate::file::pages::prepare)). A simulated kernel has no pipes.
+//! the process. `SPLICE_F_NONBLOCK` applies only to the pipe, so the sockets themselves must be
+//! non-blocking ([`pages::prepare`](crate::file::pages::prepare)). A simulated kernel has no pipes.
 
 use crate::fd::Fd;
 use crate::pipe::SigPipe;

@@ -1,9 +1,10 @@
 //! The operations that annulus uses, as plain data, and their encoding.
 //!
-//! Single-shot and multishot operations are different types. An operation with an address becomes
-//! an [`Entry`], which is unsafe to submit: the memory must stay valid and unused until the
-//! terminal completion (see [`Ring::push_unchecked`](crate::Ring::push_unchecked)). All others
-//! become a [`SafeEntry`], which safe code may submit.
+//! Single-shot and multishot operations are different types. An operation that refers to memory
+//! that can be freed becomes an [`Entry`], which is unsafe to submit: the memory must stay valid
+//! and unused until the terminal completion (see
+//! [`Ring::push_unchecked`](crate::Ring::push_unchecked)). Any other operation becomes a
+//! [`SafeEntry`], which safe code may submit.
 
 mod recv;
 mod rw;

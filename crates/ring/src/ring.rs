@@ -110,8 +110,8 @@ impl Ring {
         self.submission_queue.push(entry)
     }
 
-    /// Submits all queued entries and waits, in one system call. With SQ polling, makes a system
-    /// call only to wait, to wake the kernel thread, or to wait for space in a full queue.
+    /// Submits all queued entries and waits, in one system call. With SQ polling, often no system
+    /// call is needed.
     ///
     /// # Errors
     /// The kernel's error. Back pressure, timeouts and signals are [`Entered`] values instead.

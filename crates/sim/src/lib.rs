@@ -9,7 +9,7 @@
 //! It has TCP, UDP and Unix sockets, and files on a [`Disk`] that keeps synced data across a power
 //! cut. It simulates latency, bandwidth, windows, back pressure, half-closes and resets, and
 //! injects the configured [`Fault`]s. It also checks memory that the kernel owns: it panics when
-//! such a buffer is written to, when a buffer is published twice, and when bytes change while they
+//! that memory is written to, when a buffer is published twice, and when bytes change while they
 //! are being sent.
 //!
 //! DIVERGENCES.md, next to the manifest of this crate, lists the differences from Linux.

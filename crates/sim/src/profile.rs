@@ -81,8 +81,8 @@ impl Profile {
         }
     }
 
-    /// Returns the profile of Linux 6.0: no deferred task work, an index array, no receive limit,
-    /// no zero-copy sendmsg.
+    /// Returns the profile of Linux 6.0, which has no deferred task work, for example, and needs an
+    /// index array.
     pub fn old() -> Self {
         Self {
             setup: SetupFlags::CQSIZE

@@ -28,8 +28,8 @@ const MAX_SEND_BYTES: usize = 0x7FFF_F000;
 
 /// A kernel inside the process, with virtual time, its own network and one seed.
 ///
-/// A simulation belongs to one thread. Virtual time passes in each `enter` and each epoll wait,
-/// during file calls, and in [`compute`](Self::compute). A wait that nothing can end fails with
+/// A simulation belongs to one thread. Virtual time passes only in calls, such as an `enter`, an
+/// epoll wait, a file call or [`compute`](Self::compute). A wait that nothing can end fails with
 /// EDEADLK.
 pub struct Sim {
     pub(crate) world: RefCell<World>,
@@ -79,8 +79,8 @@ impl Sim {
         open.chain(hidden).chain(ops).collect()
     }
 
-    /// Returns the number of sockets that exist: those with a descriptor, with an operation, in a
-    /// backlog, or still sending.
+    /// Returns the number of sockets that exist, including closed sockets that something still
+    /// refers to, such as an operation.
     pub fn sockets(&self) -> usize {
         self.world.borrow().net.len()
     }

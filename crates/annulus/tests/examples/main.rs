@@ -1,6 +1,4 @@
-//! The example programs, each run as a process and tested with third-party clients: redis-cli,
-//! curl, dig and Python. `tools/peers/check_examples.py` has the checks, which the same programs on
-//! tokio must pass too.
+//! The example programs, each run as a process and checked by `tools/peers/check_examples.py`.
 #![allow(unsafe_code)]
 
 mod lines;

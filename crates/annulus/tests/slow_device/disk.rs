@@ -124,7 +124,7 @@ fn text(path: &Path) -> &str {
     path.to_str().expect("the path is not UTF-8")
 }
 
-/// Returns the output of a command, or why it could not be run or failed.
+/// Runs a command and returns its trimmed output. An error names the command.
 fn run(command: &str, arguments: &[&str]) -> Result<String, String> {
     let output = Command::new(command).args(arguments).output();
     let output = output.map_err(|error| format!("{command}: {error}"))?;

@@ -182,7 +182,7 @@ fn a_reader_that_takes_queued_bytes_is_not_silent() {
         client.send(text.clone()).await?;
         client.shutdown().await?;
         let mut got = Vec::new();
-        // Everything has been accepted before the first part is read.
+        // The proxy has taken all bytes before the server reads the first part.
         for part in [4000, 4000] {
             sleep(LIMIT * 8 / 10).await;
             got.extend_from_slice(&server.recv_exact(part).await?);

@@ -238,7 +238,8 @@ fn a_stall_is_traced_with_the_polled_tasks_even_without_measuring() {
             let holding = || spawn(async { hold(4 * LIMIT) });
             let polled = format!("polled {}:{line}", file!());
             let mut known = None;
-            // Two turns in each tenth of a second are timed, and record the poll itself.
+            // A stall in one of the two timed turns per 100 ms is traced as a poll instead of a
+            // `polled` event, so try again.
             let events = loop {
                 annulus::time::sleep(LIMIT).await;
                 holding().await.expect("the task panicked");

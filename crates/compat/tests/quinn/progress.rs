@@ -36,7 +36,8 @@ fn settings(random: &mut Random) -> Builder {
         .datagram_buffers(69_632, random.pick(&[1, 4, 64, 1024]))
 }
 
-/// Echoes bytes over two streams at once. `progress` counts chunks.
+/// Sends bytes over two streams at once and checks their echoes. `progress` counts the chunks
+/// received.
 async fn transfer(connection: &Connection, progress: &Cell<u64>) -> Outcome {
     let (a, b) = (pattern(1, STREAM_BYTES), pattern(2, STREAM_BYTES / 3));
     let (a, b) = tokio::join!(stream(connection, &a, progress), stream(connection, &b, progress));

@@ -27,7 +27,7 @@ use tonic::codegen::{Body as HttpBody, StdError};
 use tonic::service::Routes;
 use trouble::Trouble;
 
-/// A server of both services, which runs until `stop` is cancelled.
+/// A server of `Greeter` and `Trouble`, which runs until `stop` is cancelled.
 pub(crate) struct Running {
     pub(crate) origin: String,
     pub(crate) stop: CancellationToken,

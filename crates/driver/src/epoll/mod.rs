@@ -2,12 +2,11 @@
 //! readiness.
 //!
 //! An operation that may wait goes through these states:
-//! - *submitted*: recorded with its descriptor, which is registered with epoll once,
-//!   edge-triggered, for all events (a datagram socket is registered for writability only while a
-//!   send waits);
+//! - *submitted*: recorded with its descriptor, which is registered with epoll, edge-triggered, for
+//!   all events (a datagram socket is registered for writability only while a send waits);
 //! - *waiting* until an edge arrives; if one has arrived earlier, the descriptor is queued at once;
 //! - *tried* when the layer above asks for the next event: it produces an event, or waits
-//!   again.
+//!   again. A connect is also tried when it is submitted.
 //!
 //! A `…Now` send never waits: it is tried when it is submitted.
 //!

@@ -1,5 +1,4 @@
-//! Operations that wait for a descriptor to become writable: sends that found no space, and
-//! connects.
+//! Operations that wait for a descriptor to become writable: sends, connects and polls.
 #![allow(unsafe_code)]
 
 use super::poller::READ_EVENTS;
@@ -59,11 +58,11 @@ impl OutputOp {
         self.parts.extend_from_slice(parts);
     }
 
-    /// Makes as much progress as possible, and returns `None` if the operation must wait.
+    /// Tries the operation once. Returns `None` if it must wait.
     pub(super) fn attempt(&mut self, kernel: &dyn Kernel) -> Option<Result<u32, Errno>> {
         match self.kind {
             OutputKind::Send(header) => self.send(kernel, header),
-            // The last edge may be older than a write that bypassed the driver, to a pipe.
+            // A write that bypassed the driver may have filled a pipe since the last edge.
             OutputKind::AwaitWritable => {
                 calls::check_ready(kernel, self.fd, PollFlags::OUT).ok().map(Ok)
             }

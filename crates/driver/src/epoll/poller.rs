@@ -75,8 +75,7 @@ impl Poller {
         _ = self.control(Registration::Delete, fd);
     }
 
-    /// Waits for edges with one system call, after another that sets the timer if the wait is
-    /// short.
+    /// Waits for edges with one system call. A short wait needs a second one, to set the timer.
     #[inline]
     pub(super) fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()> {
         self.edges.clear();
@@ -109,8 +108,9 @@ impl Poller {
         self.edges.iter().map(move |edge| (fd(edge.data.u64() as RawFd), edge.flags))
     }
 
-    /// Sets the timer for a short wait, and returns true if the timer will end it. If an event ends
-    /// the wait earlier, the timer ends a later wait needlessly, which is harmless.
+    /// Sets the timer for a short wait, and returns true if the timer will end the wait. If an
+    /// event ends the wait earlier, the timer stays set and may end a later wait needlessly, which
+    /// is harmless.
     #[inline]
     fn start_timer_if_short(&self, left: Duration) -> bool {
         !left.is_zero() && left < MAX_TIMER_WAIT && self.set_timer(left).is_ok()

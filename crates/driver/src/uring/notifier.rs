@@ -22,7 +22,7 @@ impl Uring {
     }
 
     /// Returns true if a turn that does not wait may skip its system call: another event loop is
-    /// notified of later events, and no entry, completed file call or deferred work is pending now.
+    /// notified of later events, and nothing is left to submit or to collect now.
     #[inline]
     pub(super) fn needs_no_enter(&self) -> bool {
         self.hosted && self.has_nothing_queued() && !self.ring.has_deferred_work()

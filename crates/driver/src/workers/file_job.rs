@@ -91,9 +91,8 @@ impl FileJob {
         self.perform(self.call, kernel)
     }
 
-    /// Makes the part of the call that does not block while the descriptor is ready. If another
-    /// process takes the bytes or the space first, only descriptors without support for
-    /// `RWF_NOWAIT` block: named pipes and terminals.
+    /// Makes the part of the call that does not block while the descriptor is ready. It may still
+    /// block if another process takes the bytes or the space first.
     pub(super) fn run_ready(&self) -> Result<u32, Errno> {
         let part = match self.call.properties().cursor.map_or(self.call, |cursor| cursor.part) {
             FileCall::WriteVector { fd, vectors, count, offset } => {

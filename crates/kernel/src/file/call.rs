@@ -128,7 +128,7 @@ pub const PIPE_BUF: u32 = 4096;
 /// little longer (Linux 6.18, `io_wq_free_work`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeepsFileOpen {
-    /// The ring makes the call on the thread that submits it, or not at all.
+    /// The ring makes the call if it supports the operation.
     No,
     /// A worker of the ring would make the call. So on Linux, worker threads of the driver make it
     /// instead of the ring.

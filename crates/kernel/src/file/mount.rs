@@ -162,8 +162,8 @@ fn by_id(mounts: &[Mount], id: u64) -> Option<&Mount> {
     mounts.iter().find(|mount| mount.id == id)
 }
 
-/// Follows a path from the root. Each step goes to the next mount that covers the shortest part of
-/// the path, as the kernel's lookup does.
+/// Follows a path from the root mount. Each step goes to the mount on the current mount that has
+/// the shortest mount point containing the path, as the kernel's lookup does.
 fn at<'a>(mounts: &'a [Mount], path: &[u8]) -> Option<&'a Mount> {
     let is_top = |mount: &Mount| mount.parent == mount.id || by_id(mounts, mount.parent).is_none();
     let is_root = |mount: &&Mount| mount.point == b"/" && is_top(mount);

@@ -86,7 +86,7 @@ pub(super) unsafe fn stat(at: PathAt, flags: u32, stat: &mut FileStat) -> Result
         if done == 0 { Ok(()) } else { Err(last_error()) }
     };
     let older = || {
-        // The other flags of `statx` say how far to synchronise with a remote server.
+        // Flags such as `AT_STATX_DONT_SYNC` exist only for `statx`.
         let flags = flags as i32 & (libc::AT_SYMLINK_NOFOLLOW | libc::AT_EMPTY_PATH);
         let mut old = MaybeUninit::<libc::stat>::zeroed();
         // SAFETY: the caller guarantees that directory and path are valid, and a `struct stat` of

@@ -276,8 +276,7 @@ pub(crate) struct DiskCall {
 }
 
 impl DiskCall {
-    /// Creates a call on files or paths that does not wait for the device: it changes names and
-    /// cached pages.
+    /// Creates a call on files or paths that does not wait for the device.
     fn immediate<T: 'static>(
         subject: T,
         action: impl FnOnce(&mut Disk, &T) -> CallResult + 'static,

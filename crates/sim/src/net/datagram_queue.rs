@@ -68,8 +68,8 @@ impl Datagram {
         self.bytes.len() + DATAGRAM_OVERHEAD_BYTES
     }
 
-    /// Returns true if `next` may be coalesced with this one: both have the same addresses and the
-    /// same TOS, and no shorter datagram has ended the series.
+    /// Returns true if `next` may be coalesced with this datagram. A datagram that is shorter than
+    /// the others ends a series.
     fn continues(&self, next: &Self) -> bool {
         let size = self.segment_size();
         self.route == next.route

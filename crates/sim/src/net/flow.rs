@@ -39,8 +39,8 @@ impl Flow {
         self.bytes.len() - self.arrived
     }
 
-    /// Returns how many bytes may be sent now: as many as fit into the window and one segment, but
-    /// no tiny segments.
+    /// Returns how many bytes may be sent now: at most one segment, and none if the window has
+    /// space for only a small part of them.
     #[inline]
     pub(crate) fn sendable(&self, receive_buffer: usize, segment: usize) -> usize {
         let window = receive_buffer.saturating_sub(self.arrived + self.in_flight);

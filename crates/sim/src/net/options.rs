@@ -1,6 +1,5 @@
 //! Socket options: those that the kernel crate's table lists for simulated sockets. Most are stored
-//! without an effect, because this network loses no connections, acknowledges at once, and has a
-//! single interface without a name or an MTU limit.
+//! without an effect.
 
 use super::link::Link;
 use annulus_kernel::{Domain, Ip, OptionRow, SocketOption};

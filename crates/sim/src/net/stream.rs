@@ -68,8 +68,8 @@ impl Net {
                 let kept = self.kept_for(peer);
                 let cut_off = socket.unix.is_some() && self.peer_is_closed(id);
                 let over = socket.error.is_some() || socket.stopped_sending || cut_off;
-                // Like on Linux, a third must be free: a sender that is woken for each freed byte
-                // makes no progress.
+                // Like on Linux, a third must be free. Otherwise a sender would be woken for each
+                // freed byte.
                 over || 3 * kept <= 2 * most
             }
             _ => true,

@@ -1,4 +1,4 @@
-//! Unix stream sockets: connections within the process, by name. Sent bytes arrive at once.
+//! Simulated Unix stream sockets. They connect by name, and sent bytes arrive at once.
 
 use super::Net;
 use super::socket::{Side, Socket, SocketId, SocketState};

@@ -29,8 +29,7 @@ impl World {
         }
     }
 
-    /// Completes an operation without a socket. Such an operation is tried only when its timer has
-    /// expired.
+    /// Completes an operation that waits for time to pass instead of a socket.
     fn attempt_without_socket(&mut self, op: &mut Op) -> Outcome {
         match &mut op.body {
             OpKind::Timer { .. } => Outcome::done(Err(Errno::TIME)),

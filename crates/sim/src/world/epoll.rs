@@ -248,8 +248,8 @@ impl World {
         self.random.below(len as u64) as usize
     }
 
-    /// Reports a socket that is not ready, if the fault occurs. The edge has the socket's actual
-    /// events and, if the registration asks for them, also IN and OUT.
+    /// Reports a socket that may not be ready, if the fault occurs. The edge has the socket's
+    /// actual events and, if the registration asks for them, also IN and OUT.
     fn add_needless_edge(&mut self, epoll: u32, edges: &mut Vec<Edge>) {
         if edges.capacity() == 0 || !self.occurs(Fault::NeedlessEdge) {
             return;

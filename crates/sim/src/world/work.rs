@@ -1,5 +1,5 @@
-//! How a waiting operation continues. It waits at its socket and is queued when the socket changes.
-//! Then it is tried again, and waits again or ends.
+//! How a waiting operation continues. Most operations wait at their socket, and are queued when the
+//! socket changes. Then they are tried again, and wait again or end.
 
 use super::World;
 use crate::faults::Fault;

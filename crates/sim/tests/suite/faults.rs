@@ -1,4 +1,4 @@
-//! The effect of each fault, when only that fault occurs, and at every opportunity.
+//! The effects of single faults, each at every opportunity.
 
 use crate::common::*;
 use annulus_kernel::*;

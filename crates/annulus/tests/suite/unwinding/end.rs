@@ -13,7 +13,8 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-/// A task that spawns another of its kind when it is dropped, while `left` is above zero.
+/// A task that spawns up to `at_once` tasks like itself when it is dropped, while `left` is above
+/// zero.
 struct Again {
     left: Rc<Cell<u64>>,
     dropped: Rc<Cell<u64>>,
