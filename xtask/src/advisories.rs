@@ -11,8 +11,8 @@ pub(crate) fn licences() -> Outcome {
     deny("--all-features check bans licenses sources").run()
 }
 
-/// Also checks security advisories. Skipped if their database, a separate repository, cannot be
-/// fetched.
+/// Runs the checks of [`licences`], and then checks security advisories, unless their database, a
+/// separate repository, cannot be fetched.
 pub(crate) fn all() -> Outcome {
     let skipped = licences()?;
     if !skipped.is_empty() {

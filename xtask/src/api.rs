@@ -56,9 +56,9 @@ fn rustdoc() -> Result<PathBuf> {
     Ok(path)
 }
 
-/// Returns every public item of a library with all features, and the types of our other crates that
-/// it re-exports. Derived items and blanket implementations are left out, and types of the standard
-/// library are written without their modules.
+/// Returns the public items of a library with all features, and the types of our other crates that
+/// it re-exports. Implementations that are derived, blanket or of auto traits are left out, and
+/// types of the standard library are written without their modules.
 fn items(library: &str, rustdoc: &Path) -> Result<(BTreeSet<String>, Reexports)> {
     let line = format!("rustdoc --quiet -p {library} --lib --all-features -- -Zunstable-options");
     let step = Step::new("cargo", &line).argument("--output-format=json");
@@ -124,15 +124,16 @@ fn with_own_paths(
 }
 
 /// Removes the modules from types of the standard library, because modules change between
-/// toolchains. Also replaces `!` with `Infallible`, because newer toolchains define the latter as
-/// an alias of the former.
+/// toolchains. Also replaces the type argument `never` with `Infallible`, because newer toolchains
+/// define `Infallible` as an alias of the never type.
 fn without_std(line: &str) -> String {
     let path = Regex::new(r"(^|[^\w:])(?:core|alloc|std)::(?:[a-z_]\w*::)*([A-Z])");
     let line = path.expect("invalid pattern").replace_all(line, "$1$2");
     line.replace("<never>", "<Infallible>")
 }
 
-/// Returns the missing and the new lines of a library, at most [`MAX_DIFFERENCES`] of them.
+/// Returns the missing and the new lines of a library: at most [`MAX_DIFFERENCES`], and then the
+/// number of further lines.
 fn difference(library: &str, listed: &str, items: &BTreeSet<String>) -> Vec<String> {
     let listed: BTreeSet<String> = listed.lines().map(str::to_owned).collect();
     let mut lines: Vec<String> = listed

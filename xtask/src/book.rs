@@ -15,8 +15,8 @@ use crate::verbs;
 
 pub(crate) use preprocess::run as preprocess;
 
-/// Rustdoc's pages of `annulus` and the files that they load. The rest of rustdoc's directory
-/// belongs to other crates.
+/// Directories with rustdoc's pages of `annulus` and the files that they load. Rustdoc's other
+/// directories belong to other crates.
 const RUSTDOC_PATHS: [&str; 7] = [
     "annulus/",
     "src/annulus/",

@@ -19,8 +19,8 @@ pub(crate) fn ahead() -> Step {
     step("test", &format!("{OPTIONS} --no-run"))
 }
 
-/// Tests each service on the simulated network with a thousand seeds and their graceful shutdown
-/// with ten thousand, and runs the tests of crates that take long to compile.
+/// Runs the tests on the simulated network with many seeds, and the tests of crates that take long
+/// to compile.
 pub(crate) fn weekly() -> Outcome {
     let services = ["simulated::http_1", "simulated::http_2", "simulated::axum"];
     let names = [&services[..], &["simulated::shutdown", "with_tokio::sqlx_too"]].concat();

@@ -37,7 +37,7 @@ pub(crate) fn msrv() -> Outcome {
     msrv_of("-p annulus -p annulus-tokio --all-features --lib")
 }
 
-/// Like [`msrv`], but for all packages.
+/// Like [`msrv`], but for the libraries and programs of all packages, with their default features.
 pub(crate) fn msrv_of_all() -> Outcome {
     msrv_of("--workspace --lib --bins")
 }

@@ -24,7 +24,7 @@ const FUZZ_RUSTFLAGS: &str = "--cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-
 /// How many of the last lines of a failed target's output are shown.
 const MAX_OUTPUT_LINES: usize = 40;
 
-/// Runs the named targets, or all of them.
+/// Runs the named targets, or all targets if `names` is empty.
 pub(crate) fn run(names: &[String], seconds: u32, keep: bool) -> Outcome {
     if !has_nightly() {
         return Ok(vec!["fuzz (no nightly toolchain: `rustup toolchain install nightly`)".into()]);
@@ -94,7 +94,8 @@ fn in_parallel(names: &[String], run: impl Fn(&str) -> Result<()> + Sync) -> Vec
     failed.into_inner().expect("a thread panicked with the lock")
 }
 
-/// Returns the directories of a target's inputs: the newly found ones, and the kept ones.
+/// Returns the two directories with a target's inputs, and creates them if they are missing: the
+/// inputs found by fuzzing here, and the kept inputs in `fuzz/corpus`.
 fn corpora(name: &str) -> Result<[PathBuf; 2]> {
     let corpora = [directory().join("corpus"), root().join("fuzz/corpus")];
     let corpora = corpora.map(|corpora| corpora.join(name));
@@ -149,7 +150,7 @@ fn replay(name: &str, text: &str) -> Option<String> {
     Some(format!("fuzz {name}: replay with `{} {written}`", program(name).display()))
 }
 
-/// Adds the found inputs that reach new code to the kept ones.
+/// Adds the found inputs that reach code which no kept input reaches to the kept inputs.
 fn keep_found(name: &str) -> Result<()> {
     let [found, kept] = corpora(name)?;
     let program = program(name);

@@ -1,6 +1,6 @@
 //! Counts the user-space instructions per message, with callgrind and the simulated kernel, where
-//! batching and network are the same every time. Each size is run with N and with 2N messages, so
-//! that setup and shutdown cancel out. Instructions of the simulated kernel are not counted.
+//! batching and network are the same every time. Each workload is run with N and with 2N messages,
+//! so that setup and shutdown cancel out. Instructions of the simulated kernel are not counted.
 
 use std::thread;
 
@@ -47,7 +47,7 @@ const TOKIO_RECORD: Record = Record {
 struct Figure {
     way: String,
     clients: u32,
-    /// Bytes per message, or concurrent requests.
+    /// Per client: bytes per message; in the record of tokio, requests in flight.
     size: u32,
     instructions: f64,
 }
@@ -177,7 +177,8 @@ impl Record {
     }
 }
 
-/// Prints the count and its change; returns an error if the change exceeds the tolerance.
+/// Prints the count and its change; returns an error if the change exceeds the tolerance. A row of
+/// tokio is only printed.
 fn check(known: &Figure, counted: &Figure) -> Option<String> {
     let change = 100.0 * (counted.instructions / known.instructions - 1.0);
     let size = format!("{} {} × {}", known.way, known.clients, known.size);

@@ -19,7 +19,7 @@ pub(crate) fn all() -> Outcome {
     packaged("")
 }
 
-/// Packages every library and the command, without building them.
+/// Packages every crate of the workspace that is published, without building it.
 pub(crate) fn unbuilt() -> Outcome {
     fetch("Cargo.toml")?;
     packaged("--no-verify")
@@ -43,8 +43,9 @@ fn remove_built_packages() -> Result<()> {
     remove_unpacked(&cargo_home().join("registry/src"))
 }
 
-/// Removes our packages from cargo's directory of unpacked packages. There, a registry without a
-/// host before its hash is a local one, such as that of `cargo package`.
+/// Removes our packages from the directories of packages that cargo has unpacked from local
+/// registries, such as the one of `cargo package`. Their names begin with `-`, because a local
+/// registry has no host.
 fn remove_unpacked(registries: &Path) -> Result<()> {
     let registries = entries(registries).unwrap_or_default();
     for registry in registries.iter().filter(|path| name(path).starts_with('-')) {

@@ -10,7 +10,7 @@ use fs_err as fs;
 use crate::files::{entries, name};
 use crate::step::{Outcome, Step, is_ci, root, target};
 
-/// The exit status of a peer when the machine lacks something it needs.
+/// The exit status of a peer's build or check if the machine lacks something it needs.
 const UNAVAILABLE_STATUS: Option<i32> = Some(3);
 
 /// The peers that CI checks: three in C, which take a second to build, and two in Rust with few
@@ -69,8 +69,9 @@ fn check(name: &str) -> Result<Option<String>> {
     }
 }
 
-/// Returns the command line of a peer's check. The check of a peer with a file `serves` is the
-/// script `tools/peers/check_*.py` whose name has a word of that file; the rest are echo servers.
+/// Returns the command line of a peer's check. If a line of the peer's file `serves` is the `*` in
+/// the name of a script `tools/peers/check_*.py`, it is that script. Otherwise, the peer is checked
+/// as an echo server.
 fn script(name: &str) -> String {
     let serves = fs::read_to_string(root().join("tools/peers").join(name).join("serves"));
     let own = |text: String| {

@@ -1,6 +1,6 @@
 //! The kept results: `docs/results` has each run as a compressed results file with its pages, and
-//! `docs/results.md` has a table and a picture of all runs. Everything but the results files is
-//! generated, and must match them.
+//! `docs/results.md` has a table and a picture of the runs in [`RUNS`]. The pages of the runs, the
+//! table, the picture and the total in the README are generated, and must match the results files.
 
 mod picture;
 
@@ -89,7 +89,8 @@ impl Counts {
     }
 }
 
-/// Fails if a page or the picture does not match the results files, or writes them all.
+/// Generates everything from the results files, and writes it if `write` is true. Otherwise fails
+/// if a file differs from what was generated.
 pub(crate) fn run(write: bool) -> Outcome {
     for directory in KEPT_DIRECTORIES {
         let kept = root().join(directory);

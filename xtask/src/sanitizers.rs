@@ -13,8 +13,8 @@ pub(crate) const TARGET: &str = "x86_64-unknown-linux-gnu";
 /// The test targets of [`asan_quick`].
 const QUICK_TARGETS: &str = "--lib --test lent";
 
-/// Tests that are not run under the sanitizer, because they call Cargo to build the examples, with
-/// the same flags.
+/// Tests that are not run under the sanitizer, because they call Cargo to build the examples, which
+/// would use the sanitizer's flags.
 const EXAMPLE_TESTS: &str = "programs::";
 
 /// A test that is not run under the sanitizer, because it leaks on purpose to test `mem::forget`.

@@ -32,7 +32,7 @@ pub(crate) struct Step {
     program: OsString,
     arguments: Vec<OsString>,
     variables: Vec<(String, String)>,
-    /// Commands to start when its first test program runs.
+    /// Commands to start when the first test program of this step runs.
     beside: Vec<Step>,
 }
 

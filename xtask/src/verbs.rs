@@ -1,4 +1,4 @@
-//! The lists of parts, and the verbs that consist of one command.
+//! The lists of parts, and the verbs that only run cargo.
 
 use crate::instructions::InstructionsArgs;
 use crate::part::Part;

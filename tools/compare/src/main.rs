@@ -352,7 +352,7 @@ fn measure(
         }
         time::sleep(WARM_UP).await;
         let (before, from, began) = (server.cpu()?, echoed.get(), Instant::now());
-        // On a busy machine no reply may arrive for a while: the slice lasts until one has.
+        // On a busy machine no reply may arrive for a while: wait longer, for at most `PATIENCE`.
         time::sleep(options.slice).await;
         while echoed.get() == from && began.elapsed() < PATIENCE {
             time::sleep(options.slice).await;

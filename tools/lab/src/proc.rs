@@ -153,7 +153,7 @@ mod tests {
     use super::*;
 
     /// The process counts to 100,000 and then stops itself, so that its figures no longer change.
-    /// The figures of this process would change, because threads of other tests end meanwhile.
+    /// The figures of the test process would change, because threads of other tests end meanwhile.
     #[test]
     fn usage_has_the_cpu_time_and_switches_of_a_process() {
         let count = "i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done; kill -STOP $$";

@@ -14,8 +14,8 @@ pub(crate) const MARK_VARIABLE: &str = "ANNULUS_STARTED_BY";
 /// A process, and all running processes that it has started, directly or indirectly.
 pub type Tree = (u32, Vec<u32>);
 
-/// The fields of `/proc/PID/stat` with the user and kernel time of children, counted from the field
-/// after the name.
+/// The fields of `/proc/PID/stat` with the user and kernel time of children that were waited for.
+/// The field after the name is 0.
 const CHILDREN_TIME_FIELDS: [usize; 2] = [13, 14];
 
 /// Returns the process and those that it has started. A kernel without lists of children reports

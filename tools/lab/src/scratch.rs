@@ -1,4 +1,5 @@
-//! Directories for the files of a run, removed when it ends, in whatever way.
+//! Directories for the files of a run, removed when it ends. The next run removes the directories
+//! of a run that was killed.
 
 use std::fs::{self, DirBuilder};
 use std::io;

@@ -12,7 +12,7 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 pub(crate) const WIDTH: u32 = 960;
 
 /// The font size for the drawing library, which is 1.24 times the rendered size. The rendered text
-/// is a thirtieth of the width, so labels can be read on a phone.
+/// is about 1/32 of the width, so labels can be read on a phone.
 const FONT_SIZE: f64 = 37.0;
 
 /// The estimated width of a character in a label.

@@ -11,7 +11,7 @@ use crate::files::below;
 /// The maximum number of dead links listed.
 const MAX_LISTED_LINKS: usize = 20;
 
-/// Fails if a link within the book is dead. Rustdoc's pages are not checked.
+/// Fails if a link within the book is dead.
 pub(super) fn check(book: &Path) -> Result<()> {
     let mut dead = dead(book)?;
     let count = dead.len();

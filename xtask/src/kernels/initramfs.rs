@@ -11,8 +11,8 @@ use fs_err as fs;
 use crate::files::{name, remove};
 use crate::step::Step;
 
-/// Modules for the disk, the shared files and their file systems. A module that is built into the
-/// kernel or missing is skipped.
+/// Modules for the disk, the shared files, their file systems and random numbers. A module that is
+/// built into the kernel or missing is skipped.
 const MODULES: [&str; 8] = [
     "virtio_pci",
     "virtio_blk",

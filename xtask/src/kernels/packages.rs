@@ -184,8 +184,8 @@ fn sources(versions: &[&str]) -> Result<String> {
     Ok(lines)
 }
 
-/// Returns the release of the newest kernel among package names, excluding cloud, real-time and
-/// debug kernels.
+/// Returns the release of the newest kernel among package names, excluding variants such as cloud,
+/// real-time and debug kernels.
 fn newest(names: impl Iterator<Item = String>, prefix: &str) -> Option<String> {
     let plain = |name: &String| {
         let variant = name.strip_prefix(prefix).and_then(|rest| rest.strip_suffix("-amd64"));

@@ -61,7 +61,8 @@ fn summary(plan: &Plan, results: &Results) -> String {
     format!("| {} | {passed} of {checks} | {run} | {skipped} | {failed} |\n", results.kernel)
 }
 
-/// Formats the header of a table: the names, a column for each kernel, and the last column.
+/// Formats the header of a table: the names, a column for each kernel, and the last column, if it
+/// has a title.
 fn heading(name: &str, all: &[Results], last: &str) -> String {
     let kernels: Vec<_> = all.iter().map(|results| results.kernel.as_str()).collect();
     let rule = "---|".repeat(all.len() + 1 + usize::from(!last.is_empty()));
@@ -81,7 +82,7 @@ fn feature_row(feature: &Value, all: &[Results]) -> String {
     format!("| {name} ({since}) | {} | {} |\n", cells.join(" | "), word("buys"))
 }
 
-/// Returns `yes` or `no` for a kernel's feature, or nothing if its io_uring could not be tested.
+/// Returns `yes` or `no` for a kernel's feature, or nothing if the kernel's report lacks it.
 fn cell(results: &Results, name: &Value) -> &'static str {
     let features = results.doctor["io_uring"]["features"].as_array();
     let line = features.and_then(|list| list.iter().find(|line| line["name"] == *name));

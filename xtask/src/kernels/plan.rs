@@ -27,18 +27,18 @@ const SUITE: &str = "suite";
 /// simulations.
 const SLOW_TESTS: [(&str, Option<&str>); 1] = [("driver", None)];
 
-/// The time limit of a test, for an emulated processor on a busy machine.
+/// The time limit of a test program, for an emulated processor on a busy machine.
 const MAX_TEST_SECONDS: u32 = 600;
-/// The time limit of a check with a server and a load.
+/// The time limit of a check with a server and a load, and of `doctor`.
 const MAX_ECHO_SECONDS: u32 = 120;
 
 /// The extent of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Scope {
     /// The extent for `weekly`: [`CHOSEN_TESTS`] without [`SLOW_TESTS`], as `cargo test` builds
-    /// them, with the drivers in their default modes.
+    /// them, with the drivers in their default modes, and two echo servers.
     Quick,
-    /// [`CHOSEN_TESTS`] in every mode, and an echo server for each driver.
+    /// [`CHOSEN_TESTS`] in every mode, and an echo server with `auto` and with each driver.
     Usual,
 }
 

@@ -129,7 +129,7 @@ fn passed(log: &str) -> Option<Passed> {
     Some(Passed { run: passed.saturating_sub(skipped), skipped })
 }
 
-/// Reads a file; a missing file counts as empty.
+/// Reads a file; a file that cannot be read counts as empty.
 fn text(path: &Path) -> String {
     let bytes = fs::read(path).unwrap_or_default();
     String::from_utf8_lossy(&bytes).into_owned()

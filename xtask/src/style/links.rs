@@ -57,7 +57,7 @@ impl Page {
         let mut page = Page::default();
         let mut undefined = Vec::new();
         let mut on_undefined = |link: BrokenLink<'_>| {
-            // Brackets in prose are no link, unless they contain code, as rustdoc's links do.
+            // Brackets in prose are not links, unless they contain code, as rustdoc's links do.
             if link.link_type != LinkType::Shortcut || link.reference.starts_with('`') {
                 undefined.push((line(link.span.start), link.reference.to_string()));
             }

@@ -20,7 +20,7 @@ const SLACK: f64 = 6.0;
 const LARGE_PART_WORDS: usize = 5000;
 /// String literals with fewer words are rarely prose.
 const MIN_LITERAL_WORDS: usize = 4;
-/// Generated files, lists of names, and programs that contain code of other projects.
+/// Generated files, lists of names, fuzz inputs, and programs that contain code of other projects.
 const LEFT_OUT: [&str; 4] = ["/results/", "/api/", "/peers/", "/corpus/"];
 
 /// The phrases, one per line: a pattern, texts that a match contains, text that must not follow.
@@ -122,7 +122,8 @@ impl Phrase {
     }
 }
 
-/// Returns the whole-line comments and the string literals of Rust source, with line numbers.
+/// Returns the whole-line comments of Rust source and the string literals that are prose, with line
+/// numbers.
 fn comments_and_literals(text: &str) -> Vec<(usize, String)> {
     let mut lines = Vec::new();
     // The literal being read: the number of its first line, and its text.
@@ -149,7 +150,7 @@ fn comments_and_literals(text: &str) -> Vec<(usize, String)> {
     lines
 }
 
-/// Returns true if a literal is a sentence, not a name, a command or code.
+/// Returns true if a literal looks like a sentence, not like a name, a command or code.
 fn is_prose(literal: &str) -> bool {
     literal.split_whitespace().count() >= MIN_LITERAL_WORDS
         && !literal.trim_end().ends_with(['{', '}', ';'])

@@ -8,8 +8,8 @@ use crate::files::joined;
 
 /// Endings that make a word count as the name of a file in this repository.
 const ENDINGS: [&str; 6] = [".rs", ".md", ".toml", ".py", ".c", ".h"];
-/// Beginnings of paths outside of the repository: absolute paths, options, build output, kernel
-/// headers.
+/// Beginnings of code spans that are not paths in the repository, such as absolute paths, options,
+/// build output and kernel headers.
 const FOREIGN_STARTS: [&str; 7] = ["/", ".", "-", "~", "target/", "linux/", "asm/"];
 /// The document with the numbered invariants.
 const INVARIANTS_PAGE: &str = "docs/ARCHITECTURE.md";
@@ -92,7 +92,8 @@ impl ReferenceChecker<'_> {
         lost.map(|path| format!("`{path}` does not exist")).collect()
     }
 
-    /// Returns true if a path is the path of a file or directory, or its last components.
+    /// Returns true if a path or pattern matches the path of a file or directory, or its last
+    /// components.
     fn exists(&self, file: &SourceFile, path: &str) -> bool {
         if self.tree.paths.contains(&beside(file, path)) {
             return true;

@@ -90,8 +90,8 @@ pub(super) fn run(args: CompareArgs) -> Result<ExitCode> {
     Ok(status(&comparisons))
 }
 
-/// Returns the pairs of files to compare: the given two, or files of the same name in both
-/// directories.
+/// Returns the pairs of files to compare: the given two, or the files of runs that are in both
+/// directories under the same name.
 fn pairs(old: &Path, new: &Path) -> Result<Vec<[PathBuf; 2]>, UsageError> {
     match (old.is_dir(), new.is_dir()) {
         (false, false) => Ok(vec![[old.to_owned(), new.to_owned()]]),

@@ -224,8 +224,8 @@ fn report_failure(name: &str, error: &anyhow::Error) -> String {
 }
 
 /// Measures every comparison that is not finished, and adds the names of failed ones to `failed`.
-/// Returns true if `subjects` is empty, or if any comparison has a decided verdict or was already
-/// finished.
+/// Returns true if `subjects` is empty, or if [`MeasureOutcome::is_decided`] is true for any of
+/// them.
 fn measure_all(
     (subjects, output): (Vec<Subject>, &mut Output),
     directory: &Path,
@@ -258,7 +258,7 @@ fn measure_all(
 struct MeasureOutcome {
     /// Why the first failed slice failed.
     failure: Option<String>,
-    /// Whether a verdict is decided. Also true if there are no verdicts, as for published tables,
+    /// Whether a verdict is decided. Also true for published tables, if there are no verdicts,
     /// and if the comparison was already finished.
     is_decided: bool,
 }

@@ -12,9 +12,8 @@ const MAX_BASELINE_COLUMNS: usize = 17;
 /// Half the width of a bar, in characters.
 const HALF_BAR_COLUMNS: usize = 12;
 
-/// Formats the report: the answer, one ratio per contender and cell, the noise and the warnings.
-/// With `is_verbose`, or without a primary metric, tables of all figures replace the ratios and the
-/// noise.
+/// Formats the report of a run. With `is_verbose`, or if there are no ratios to show, it has tables
+/// of all figures; otherwise, one ratio per contender and cell.
 pub(crate) fn report_text(report: &Report, is_verbose: bool) -> String {
     if let Some(sweep) = report.sweep.as_ref().filter(|_| !is_verbose) {
         return sweep_text(report, sweep);

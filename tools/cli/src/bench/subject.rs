@@ -47,8 +47,8 @@ pub(super) struct Subject {
 /// lab.
 ///
 /// # Errors
-/// If the name is unknown (the error lists all names), if the file cannot be read, or if the
-/// selection leaves no cell.
+/// If the name is unknown (the error lists all names), if the file cannot be read or is invalid, or
+/// if the selection leaves no contender or no cell.
 pub(super) fn named(word: &str, options: &Options) -> Result<Subject> {
     let is_file = word.contains('/') || word.ends_with(".toml");
     let (name, described) = match is_file {
@@ -86,7 +86,7 @@ fn unknown(word: &str) -> UsageError {
 /// Sets up the comparison of servers given on the command line.
 ///
 /// # Errors
-/// If a server or an option is invalid, or if the selection leaves no cell.
+/// If a server or an option is invalid, or if the selection leaves no contender or no cell.
 pub(super) fn server_comparison(
     args: &ServerArgs,
     names: &[String],

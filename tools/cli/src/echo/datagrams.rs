@@ -14,7 +14,6 @@ use std::net::SocketAddr;
 use std::os::unix::net::SocketAddr as UnixAddr;
 use std::path::Path;
 
-/// Options for datagrams.
 #[derive(Args, Clone, Copy, Debug)]
 pub(super) struct DatagramArgs {
     /// Concurrent receives per datagram socket, each in its own task [default: 1]

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 const BAR_STEPS: u64 = 1000;
 
-/// The progress line of a run, and the signal that stops the run.
+/// The progress line of a run, and the signals that stop the run.
 pub(super) struct ProgressLine {
     bar: ProgressBar,
     state: RunState,

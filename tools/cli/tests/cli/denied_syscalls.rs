@@ -100,8 +100,8 @@ fn server_that_is_denied_a_call_serves_or_names_the_call() {
     }
 }
 
-/// Returns how often the error contains an OS error: never for `exit`, which is noticed by a
-/// timeout.
+/// Returns how often the error contains an OS error: once, or never for `exit`, which is noticed by
+/// a timeout.
 fn errno_count(call: &str) -> usize {
     usize::from(call != "exit")
 }

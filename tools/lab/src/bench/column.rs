@@ -83,8 +83,8 @@ impl Column {
         }
     }
 
-    /// Returns true if the page's table of every figure has this column. The table has no column
-    /// for the best round, and none for a metric without a label.
+    /// Returns true if the page's table of every figure has this column: the value of a metric with
+    /// a label, and its ratio if the metric is primary or text tables show the ratio.
     pub(crate) fn is_on_page(self, metric: &Metric) -> bool {
         let decides = metric.role == Role::Primary || metric.columns.contains(&Column::Ratio);
         !metric.label().is_empty()

@@ -163,8 +163,8 @@ impl Contest<'_> {
         if !found.is_different() && is_void() { Verdict::Void } else { found }
     }
 
-    /// Returns the cheapest of these contenders, or `None` if none was measured. Contenders that
-    /// failed too often are not eligible.
+    /// Returns the cheapest of these contenders, without those that failed too often, or `None` if
+    /// all of them failed too often.
     pub(super) fn best_of(&self, contenders: &[usize]) -> Option<usize> {
         let first = contenders.iter().copied().find(|&index| !self.has_failed(index))?;
         let costs = contenders

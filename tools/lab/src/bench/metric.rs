@@ -83,8 +83,8 @@ pub enum Role {
     Checked,
     /// The ratio decides the winner. A bench has at most one metric with this role.
     Primary,
-    /// The best contender by the primary metric wins only if its ratio of this metric is not worse
-    /// than this limit.
+    /// The better contender by the primary metric wins only if its ratio of this metric is not
+    /// worse than this limit. A win of another program over annulus counts anyway.
     Guard(f64),
 }
 

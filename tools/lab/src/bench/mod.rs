@@ -266,7 +266,7 @@ impl Bench {
     }
 
     /// Returns how the first contender other than the baseline compares with the baseline in a
-    /// cell, or `None` before both were measured there.
+    /// cell, or `None` while there is no ratio of the two.
     fn so_far(&self, record: &Record, cell: usize) -> Option<String> {
         let (metric, baseline) = (self.primary()?, self.contenders.baseline_index());
         let other = (0..self.contenders.specs.len()).find(|index| *index != baseline)?;

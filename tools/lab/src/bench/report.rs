@@ -38,8 +38,8 @@ pub struct Report {
     pub memory: Vec<Footprint>,
     /// Every contender against every later one, and the control against the first.
     pub comparisons: Vec<PairComparison>,
-    /// The verdict on each cell, if there is a control: the subject of the run against its best
-    /// rival.
+    /// The verdict on each cell, if there are a control and a primary metric: the subject of the
+    /// run against its best rival.
     pub verdicts: Vec<CellVerdict>,
     /// The envelope of each compared metric, the primary one first; empty with a single contender.
     pub envelopes: Vec<Envelope>,
@@ -111,8 +111,8 @@ impl Report {
         }
     }
 
-    /// Returns the columns of a table for which `has` is true: values first, then ratios if
-    /// contenders are compared.
+    /// Returns the columns of a table for which `has` is true. Ratios come last, and only if there
+    /// is a control.
     pub fn columns(&self, has: impl Fn(Column, &Metric) -> bool) -> Vec<(&Metric, Column)> {
         let of = |metric| Column::ALL.map(|column| (metric, column));
         let all = self.settings.metrics.iter().flat_map(of);

@@ -6,7 +6,7 @@ use super::formula::Formula;
 use super::metric::{Format, MIN_RATE_RATIO, Metric, Role, rate};
 use super::warnings::{CLIENT_CPU_NS, CLIENT_CPU_SHARE};
 
-/// The maximum p99 of a winner, as a multiple of another contender's p99.
+/// The maximum p99 of a winner, as a multiple of the loser's p99.
 const MAX_P99_RATIO: f64 = 1.1;
 
 /// The name of a number in a sample: the memory of the server per subscriber of a broadcast.

@@ -3,7 +3,7 @@
 use super::Bench;
 
 /// The names of contenders that are annulus. If no other program takes part, the subject is the
-/// first of these that takes part.
+/// first name in this list that takes part.
 const OWN_CONTENDERS: [&str; 12] = [
     "annulus",
     "uring",

@@ -19,8 +19,9 @@ const ALL_RIVALS: &str = "its best rival";
 /// The verdicts on a whole run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Summary {
-    /// One sentence, or one for each rival if there are few. Empty if the bench has no control, no
-    /// primary metric or only one contender.
+    /// One sentence if annulus competes with other programs, or if there are many rivals;
+    /// otherwise one for each rival. Empty if the bench has no control, no primary metric or only
+    /// one contender.
     pub sentences: Vec<String>,
     /// The number of cells with each verdict. In 95 % of runs, all verdicts are right.
     pub counts: Counts,
@@ -31,7 +32,7 @@ pub struct Summary {
 pub struct Counts {
     /// The subject is better.
     pub better: usize,
-    /// The subject and its rival are the same within 3 %.
+    /// The subject and its rival are the same within the margin.
     pub same: usize,
     /// The subject is worse.
     pub worse: usize,

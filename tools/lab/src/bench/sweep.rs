@@ -253,7 +253,7 @@ pub struct CurvePoint {
 pub struct Kept {
     /// Requests per second up to which the limit is kept: 0 if the lowest rate breaks it, and the
     /// highest measured rate if none breaks it. Between the last rate that keeps it and the first
-    /// that breaks it, the logarithm of the latency is interpolated.
+    /// that breaks it, the logarithm of the latency is interpolated where possible.
     pub up_to: f64,
     /// `up_to` as a share of the peak: 1 is the peak.
     pub share_of_peak: f64,
@@ -282,7 +282,7 @@ impl SweepReport {
         loads
     }
 
-    /// Returns a sentence for each load: how far each contender keeps the limit.
+    /// Returns a sentence for each load about the curves of all contenders.
     pub fn sentences(&self) -> Vec<String> {
         let loads = self.loads();
         let sentence = |load: &&Cell| {

@@ -20,7 +20,7 @@ pub struct CellVerdict {
     /// The best rival in this cell; `null` if there is only one contender.
     pub rival: Option<String>,
     /// The contender's cost as a multiple of the rival's, or the control's as a multiple of the
-    /// contender's if there is no rival. `null` if nothing was measured.
+    /// contender's if there is no rival. `null` if there is no such ratio.
     pub cost: Option<Ratio>,
     /// The verdict on the contender, compared with the rival.
     pub verdict: Verdict,

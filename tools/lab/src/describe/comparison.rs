@@ -94,7 +94,7 @@ pub enum Description {
 pub struct Comparison {
     /// The name of the file.
     pub name: String,
-    /// The subject of the comparison.
+    /// What is compared, in a few words.
     pub title: String,
     /// The servers; each is compared with the baseline.
     pub contenders: Vec<Contender>,
@@ -109,7 +109,7 @@ pub struct Comparison {
 }
 
 /// A file. `kind`, `document`, `machine`, `commands` and `[[table]]` belong to published tables,
-/// the other keys to comparisons.
+/// `title` to both, and the other keys to comparisons.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
@@ -158,8 +158,7 @@ impl Description {
     /// Reads a file.
     ///
     /// # Errors
-    /// A [`UsageError`] with the file, the line, and the key that is unknown or has an invalid
-    /// value.
+    /// A [`UsageError`] with the file and why it cannot be read or is invalid.
     pub fn read(path: &Path) -> Result<Description> {
         let read = || {
             let text = fs::read_to_string(path)?;

@@ -28,17 +28,20 @@ pub(super) const UNIX_PREFIX: &str = "unix:";
 /// `command`, which is started, or the `address` of a server that is already running, and
 /// optionally a `name`.
 ///
-/// Placeholders in the command and in the configuration are replaced when a process starts:
-/// `{port}`, a free port; `{dir}` or `{scratch}`, a directory of its own; `{configuration}`, the
-/// path of a filled copy of the file in the key `configuration`; `{site}`, the directory of the
-/// files to serve; `{target}`, the address of an echo server, for proxies; `{service}`, the
-/// protocol to speak; `{module}`, the path of the library in the key `module`.
+/// Placeholders are replaced before a process starts. In the command and in the configuration:
+/// `{port}`, a free port; `{dir}` or `{scratch}`, a directory of its own; `{site}`, the directory
+/// of the files to serve; `{target}`, the address of an echo server, for proxies; `{service}`, the
+/// protocol to speak. Only in the command: `{configuration}`, the path of a filled copy of the file
+/// in the key `configuration`. Only in the configuration: `{module}`, the path of the library in
+/// the key `module`.
 ///
 /// With the key `peer`, the script of that peer builds the program, which announces its address.
-/// Without `peer`, if the command and its configuration have no `{port}`, the key `port` sets the
-/// port on which the server listens; if that key is missing, too, the port is looked up among the
-/// sockets of its processes. A server is ready only after one of its outputs contains the text in
-/// `ready`. `variables` are set in its environment.
+/// `{port}` and the keys `port`, `ready`, `configuration` and `module` then have no effect.
+///
+/// Without `peer`, if neither the command nor its configuration has `{port}`, the key `port` sets
+/// the port on which the server listens; if that key is missing, too, the port is looked up among
+/// the sockets of its processes. With the key `ready`, a server is ready only after one of its
+/// outputs contains that text. `variables` are set in its environment.
 ///
 /// With the key `client`, load generators are compared: the command in that key loads this server,
 /// and the client's CPU time counts. The placeholders of that command are those of a
@@ -67,7 +70,7 @@ pub struct Contender {
     /// The load generator that is measured with this server.
     #[serde(skip)]
     pub(crate) client: Option<Client>,
-    /// A text that the server must print, on either output, before it is ready.
+    /// A text that the server must print, on either output, before it is ready. Unused for a peer.
     pub ready: Option<String>,
     /// The fixed port on which the server listens.
     pub port: Option<u16>,
@@ -313,7 +316,7 @@ impl Contender {
         self.configuration.as_deref()
     }
 
-    /// Returns how to install the contender's program, if it is missing.
+    /// Returns how to install the contender's program or client, if one of them is missing.
     pub(super) fn missing(&self) -> Option<String> {
         let client = self.client.as_ref().and_then(Client::missing);
         match &self.program {
@@ -438,7 +441,7 @@ mod tests {
         assert!(why.starts_with(expected), "{why}");
     }
 
-    /// Checks that the catalogue's configurations contain only known placeholders, and `{port}`.
+    /// Checks that the catalogue's configurations contain `{port}`, and no unknown placeholders.
     #[test]
     fn catalogue_configurations_use_only_known_placeholders() {
         let peers = Path::new(env!("CARGO_MANIFEST_DIR")).join("../peers");

@@ -542,7 +542,7 @@ impl Load {
         Load { pace: Pace::Closed, depth, ..self.clone() }
     }
 
-    /// Returns the placeholders of every load.
+    /// Returns the placeholders of this load, for a server at this address.
     pub(crate) fn words(&self, address: &str) -> Vec<Placeholder> {
         let own = [("connections", self.connections), ("depth", self.depth)];
         let own = own.map(|(name, number)| (name, number.to_string()));

@@ -81,7 +81,8 @@ impl Parser {
     /// `KEY=EXPRESSION`, or without them the built-in ones.
     ///
     /// # Errors
-    /// If the program is unknown, or an expression is invalid.
+    /// If the program is unknown, an expression is invalid, or none is for the rate or the
+    /// requests.
     pub(crate) fn choose(program: &str, parse: &[String]) -> Result<Parser> {
         let name = program.rsplit('/').next().unwrap_or(program);
         let patterns = |all: &mut dyn Iterator<Item = &str>, are_required| {
@@ -110,8 +111,8 @@ impl Parser {
         }
     }
 
-    /// Returns true if the output lacks the number of requests, so that the requested number is
-    /// used.
+    /// Returns true if [`sample`](Self::sample) needs the requested number, because it neither
+    /// reads the number of requests from the output nor computes it.
     pub(crate) fn needs_requests(&self) -> bool {
         matches!(self.0, ParserKind::RedisBenchmark)
     }
@@ -280,8 +281,8 @@ impl Pattern {
     }
 }
 
-/// Returns the number at the start of a text, and the rest. A comma separates thousands if three
-/// digits follow each comma, and decimals otherwise.
+/// Returns the number at the start of a text, and the rest. Commas separate thousands if at most
+/// three digits precede the first one and three follow each; otherwise, a comma separates decimals.
 fn split_number(text: &str) -> Option<(f64, &str)> {
     static LEADING_NUMBER: LazyLock<Regex> = LazyLock::new(|| {
         Regex::new(r"^\d[\d.,]*(?:[eE][+-]?\d+)?").expect("the constant expression is invalid")

@@ -8,7 +8,7 @@ use crate::cores::Cores;
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 pub enum Placement {
-    /// Servers on one core, clients on another.
+    /// Servers on one core, clients and the target of proxies on another.
     #[default]
     Apart,
     /// Servers and the target of proxies on one core, clients on another, so that the clients have

@@ -34,8 +34,8 @@ impl Catalogue {
     /// Returns the server with this name, at an address of the transport.
     ///
     /// # Errors
-    /// If the name is unknown, with a list of all names, or if the server does not support the
-    /// transport.
+    /// If the name is unknown, with a list of all names, or if the server does not support its
+    /// options or the transport.
     pub fn choose(&self, name: &str, transport: Transport) -> Result<Contender, String> {
         let (base, options) = name.split_once(OPTION_SEPARATOR).unzip();
         let base = base.unwrap_or(name);

@@ -22,7 +22,7 @@ use cycles::Executor;
 
 pub use cycles::Cycles;
 
-/// The bench. All contenders run on one core, in a directory of the run.
+/// The definition of the bench `file`. All contenders run on one core, in a directory of the run.
 pub static BENCH: Definition = Definition {
     name: "file",
     known: &[
@@ -79,7 +79,7 @@ fn metrics() -> Vec<Metric> {
 /// Acts as a contender: answers jobs until its input ends.
 ///
 /// # Errors
-/// If the name or a job is invalid, or a job fails.
+/// If the name or a job is invalid, a job fails, or the runtime cannot be built.
 pub fn answer_all(name: &str, directory: &Path) -> Result<()> {
     let mut executor = match find_own(&[("threads", false), ("tasks", true)], name)? {
         true => Executor::Tasks(Runtime::new()?),

@@ -32,7 +32,8 @@ impl Setup {
     /// Builds peers and starts all contenders.
     ///
     /// # Errors
-    /// If a contender cannot be built or started, none is left, or files cannot be created.
+    /// If a contender cannot be built or started and may not be left out, if no contender or no
+    /// load is left, or if files cannot be created.
     pub fn prepare(mut self) -> Result<Prepared> {
         let temporary = env::temp_dir();
         let scratch = Scratch::within(&temporary).with_context(|| {

@@ -76,8 +76,8 @@ impl Slices {
         Ok(())
     }
 
-    /// Loads every server briefly with the first cell of every load, so that failures are reported
-    /// before the first round.
+    /// Loads every server briefly with the first cell of every load other than a job, so that
+    /// failures are reported before the first round.
     ///
     /// # Errors
     /// If a server cannot answer a load; the error names both and the cause.
@@ -272,8 +272,8 @@ impl Observer for MemoryObserver<'_> {
 impl Measure for Slices {
     fn measure(&mut self, slice: Slice) -> Outcome {
         let outcome = self.slice(slice);
-        // A late answer must not be taken as the answer to another job. Servers are restarted only
-        // once they have ended.
+        // End a contender that has failed a job: its late answer must not be taken as the answer to
+        // the next job.
         if outcome.is_err() && matches!(self.loads[slice.cell].client, Client::Job(_)) {
             self.running.remove(&self.key(slice));
         }

@@ -1,8 +1,8 @@
 //! NOP throughput: operations per second of a ring, by queue size and by how the ring is used.
 //!
-//! The job of a contender is `ENTRIES SECONDS`. After a warm-up, and for this many seconds, it
-//! repeatedly fills a queue of this size, submits it with one call, and takes every completion. It
-//! answers `operations`, `ns` and `cpu_ns`.
+//! The job of a contender is `ENTRIES SECONDS`. For this many seconds after a warm-up, the
+//! contender repeatedly fills a queue of this size, submits it with one call, and takes every
+//! completion. It answers `operations`, `ns` and `cpu_ns`.
 
 mod work;
 
@@ -15,7 +15,7 @@ use crate::programs::Definition;
 
 pub use work::{MAX_ENTRIES, answer_all};
 
-/// The bench. All contenders run on one core.
+/// The definition of the bench `nop`. All contenders run on one core.
 pub static BENCH: Definition = Definition {
     name: "nop",
     known: &[

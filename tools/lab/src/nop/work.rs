@@ -20,11 +20,11 @@ pub const MAX_ENTRIES: u32 = 32_768;
 /// The minimum number of operations between two readings of the clock.
 const OPERATIONS_PER_CLOCK_READ: u64 = 4096;
 
-/// Measures with this many entries.
+/// Measures a contender with this many entries.
 type ContenderFn = fn(u32, Meter) -> Result<Sample>;
 
-/// The contenders: the ring alone; the ring with a slot per operation, which each completion looks
-/// up by its token; and the runtime, with a task that each completion wakes.
+/// The contenders: the ring alone; the ring with a slot per operation, which its completion looks
+/// up by its token; and the runtime, with a task per operation, which its completion wakes.
 const CONTENDERS: [(&str, ContenderFn); 3] = [("ring", ring), ("lookup", lookup), ("task", task)];
 
 /// Acts as a contender: answers jobs until its input ends.
@@ -67,7 +67,7 @@ fn ring(entries: u32, mut meter: Meter) -> Result<Sample> {
     }
 }
 
-/// Measures the ring with a slot per operation, which each completion looks up as in the runtime.
+/// Measures the ring with a slot per operation, which its completion looks up as in the runtime.
 fn lookup(entries: u32, mut meter: Meter) -> Result<Sample> {
     let mut ring = small_ring(entries)?;
     let mut slots = Slab::new();
@@ -94,7 +94,7 @@ fn lookup(entries: u32, mut meter: Meter) -> Result<Sample> {
     }
 }
 
-/// Measures the runtime with a task per entry, which each completion wakes to submit again.
+/// Measures the runtime with a task per entry, which its completion wakes to submit again.
 fn task(entries: u32, meter: Meter) -> Result<Sample> {
     let driver = annulus::DriverChoice::Uring;
     let builder = Runtime::builder().driver(driver).sq_entries(entries).cq_entries(2 * entries);

@@ -9,7 +9,7 @@ use annulus_page::{Axis, ChartCurve, CurveChart, Figure, IntervalChart, Interval
 use crate::bench::{Better, Cell, CellVerdict, Curve, CurvePoint, Report, SweepReport};
 
 /// The series, and so the colour, of a row with each verdict. Dashed lines and hollow dots mark
-/// cells that count for neither side.
+/// undecided and void cells.
 const BETTER_SERIES: usize = 0;
 const WORSE_SERIES: usize = 1;
 const SAME_SERIES: usize = 5;
@@ -20,7 +20,7 @@ const VOID_SERIES: usize = 9;
 const RATIO_LIMITS: (f64, f64) = (0.1, 10.0);
 
 /// Returns the chart of the subject against its best rival in each cell, by the primary metric;
-/// `None` with a single contender.
+/// `None` without a primary metric or a rival.
 pub(super) fn ratios(report: &Report) -> Option<Figure> {
     let metric = report.settings.primary()?;
     let row = |found: &CellVerdict| {

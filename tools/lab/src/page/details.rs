@@ -1,4 +1,5 @@
-//! Details of a run other than its figures: the machine, the commands, missing contenders.
+//! Details of a run other than its figures, such as the machine, the commands and the missing
+//! contenders.
 
 use annulus_page::{Block, Table, text};
 

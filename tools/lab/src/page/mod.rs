@@ -220,7 +220,7 @@ impl Document<'_> {
         texts.into_iter().map(|text| Notice { text, advice: String::new() }).collect()
     }
 
-    /// Returns a heat map for each metric, if there is more than one contender.
+    /// Returns a heat map for each compared metric, if there is more than one contender.
     fn distances(&self) -> Vec<Block> {
         let all = self.report.envelopes.iter();
         all.filter_map(|of| tables::heat_map(self.report, of)).map(Block::Matrix).collect()

@@ -15,8 +15,9 @@ use crate::scratch::Scratch;
 use crate::suite;
 use crate::usage_error::UsageError;
 
-/// Measures, and writes every slice to the file at once. If the file exists, the run is resumed:
-/// slices in the file are not measured again, and if the run is finished, its results are returned.
+/// Measures, and writes every slice to the file as soon as it is measured. If the file exists, the
+/// run is resumed: slices in the file are not measured again, and if the run is finished, its
+/// results are returned.
 ///
 /// # Errors
 /// If the file belongs to another definition or another machine, is unfinished and compressed, or

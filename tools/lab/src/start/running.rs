@@ -29,7 +29,7 @@ pub(crate) struct Running {
 }
 
 /// Starts a contender for a service, and waits until it is ready. The timeout does not apply to a
-/// contender that announces its address.
+/// contender that announces its address or reads jobs.
 pub(crate) fn start(
     contender: &Contender,
     service: &str,

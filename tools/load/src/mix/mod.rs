@@ -93,7 +93,7 @@ impl FieldValues {
         }
         let step = self.step;
         if step == 0 {
-            // Each session of the run has its own row, unless there are more sessions than rows.
+            // A number for each session. Modulo the number of rows, it selects a row.
             self.row = self.client.wrapping_add(self.sessions.wrapping_mul(self.clients));
             self.sessions += 1;
             self.cookies.clear();

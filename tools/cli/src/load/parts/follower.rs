@@ -47,7 +47,8 @@ struct State {
 /// Takes part in the run of the first part.
 ///
 /// # Errors
-/// Fails if the first part cannot be reached, refuses this part, is lost, or ends the run.
+/// Fails if the first part cannot be reached, refuses this part, is lost, or ends the run, and if
+/// the load of this part fails.
 pub(in crate::load) fn follow(meeting: Meeting, plan: &Plan) -> Result<ExitCode> {
     let stop = Stop::install(&[SIGINT, SIGTERM, SIGHUP]).context("cannot handle signals")?;
     let mut follower = Follower::join(meeting, plan, stop)?;
@@ -115,7 +116,7 @@ impl Follower {
         let _ = frames::write(&self.stream, message);
     }
 
-    /// Reports a stage, and waits until all parts have reached it.
+    /// Reports a stage, and waits until all parts have reached it or the run is stopped.
     fn barrier(&mut self, stage: Stage) {
         self.send(&FromPart::Reached(stage));
         let stop = self.stop.clone();
