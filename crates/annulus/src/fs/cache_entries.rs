@@ -2,8 +2,8 @@
 //! neither reads a clock nor opens files; callers pass the time.
 //!
 //! When the cache is full, the clock algorithm evicts one entry: an index, the hand, moves around
-//! the entries, skips each one used since the hand last passed it, and evicts the first one that
-//! has not been used. This usually takes one or two steps.
+//! the entries, skips each entry that has been used since it was added or last skipped, and evicts
+//! the first other one. This usually takes one or two steps.
 
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -100,8 +100,8 @@ impl<T> Entries<T> {
         gone.value
     }
 
-    /// Removes the next entry that has not been used since the hand last passed it. Returns false
-    /// if there are no entries.
+    /// Removes the next entry that has not been used since it was added, or since this function
+    /// last skipped it. Returns false if there are no entries.
     pub(super) fn evict(&mut self) -> bool {
         while !self.entries.is_empty() {
             let index = self.next();

@@ -46,7 +46,8 @@ unsafe impl<F: Fn(RawFd) -> FileCall> CallArgs for Plain<F> {
     }
 }
 
-/// The facts about a call that the policy needs in addition to its arguments.
+/// Where a call is made, and what the latency policy needs to know about it. Its arguments are
+/// passed separately.
 #[derive(Clone, Copy)]
 pub(super) struct CallSite<'a> {
     pub(super) core: &'a Rc<Core>,

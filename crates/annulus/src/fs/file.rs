@@ -316,7 +316,7 @@ impl File {
     /// length of 0 means up to the end.
     ///
     /// # Errors
-    /// `InvalidInput` for a pipe, or a length above 4 GiB.
+    /// `InvalidInput` for a pipe, or a length of 4 GiB or more.
     pub async fn advise(&self, offset: u64, len: u64, advice: Advice) -> io::Result<()> {
         let len = u32::try_from(len).map_err(|_| {
             let text = format!("cannot advise on {len} bytes at a time (at most {})", u32::MAX);

@@ -452,7 +452,8 @@ impl Dir {
         self.core().kernel.real_descriptors()
     }
 
-    /// Returns the group of a call on a path about which nothing is known.
+    /// Returns the group of a call on a path about which nothing is known, or `None` if files are
+    /// simulated.
     pub(super) fn unknown_group(&self, path: &Path) -> Option<u64> {
         self.is_real().then(|| Place::unknown(self.entry(path)).group()).flatten()
     }

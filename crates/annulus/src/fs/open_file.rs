@@ -46,8 +46,7 @@ pub(crate) struct OpenFile {
     /// used.
     metadata: OnceCell<Option<Box<Metadata>>>,
     pub(super) page_cache: PageCache,
-    /// The queue of calls at the cursor. The first call off the loop that uses the cursor creates
-    /// it.
+    /// The queue of calls at the cursor, created by the first call that queues.
     cursor: OnceCell<Cursor>,
     /// The error of a write whose future was dropped.
     unreported: RefCell<Option<io::Error>>,
@@ -134,8 +133,9 @@ impl OpenFile {
         self.metadata().filter(|metadata| metadata.is_file()).map(Metadata::len)
     }
 
-    /// Returns the current length of a regular file, or `None` for other files. Does not ask a file
-    /// server, so the length of a remote file may be out of date.
+    /// Returns the current length of a regular file. Returns `None` for other files, or if the file
+    /// system may hang. Does not ask a file server, so the length of a remote file may be out of
+    /// date.
     pub(super) fn len_now(&self) -> Option<u64> {
         if self.group.is_some() {
             return None;

@@ -3,7 +3,7 @@
 //! `sendfile` has no mode that fails instead of waiting, and the ring has no operation for it. So
 //! the adaptive policy calls it only if the pages are in memory, or if the send is small and its
 //! pages are predicted to be in memory. On file systems that cannot report whether pages are in
-//! memory, it calls `sendfile` unless a send has stalled recently.
+//! memory, it calls `sendfile` unless sends have stalled recently.
 #![allow(unsafe_code)]
 
 use super::aligned::AlignedBuf;
@@ -107,8 +107,7 @@ impl File {
 
     /// Returns true if the first and the last byte of a range can be read without waiting. The
     /// bytes between them have usually been read into memory at the same time. Beyond the end of
-    /// the file, nothing needs to be in memory. Returns `None` if the file system cannot report
-    /// this.
+    /// the file, nothing needs to be in memory. Returns `None` if this cannot be determined.
     fn is_cached(&self, site: &CallSite<'_>, offset: u64, len: u32) -> Option<bool> {
         let policy = &site.core.inline_policy;
         if !policy.supports_nowait(self.device) {
@@ -151,7 +150,7 @@ impl File {
     }
 
     /// Returns the current length of a regular file, as far as is known without asking a file
-    /// server. Returns `None` for other files.
+    /// server. Returns `None` for other files, or if the file system may hang.
     pub(crate) fn len_now(&self) -> Option<u64> {
         self.open.len_now()
     }

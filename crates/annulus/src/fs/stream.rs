@@ -109,7 +109,7 @@ pub struct FileStream {
     /// The buffer for the next write.
     pub(crate) copy: Vec<u8>,
     writing: Option<JoinHandle<Result<(), (io::Error, Unwritten)>>>,
-    /// Bytes of a failed write, which are written first.
+    /// Bytes of a failed write. Any later write, flush or seek retries them first.
     unwritten: Option<Unwritten>,
     /// Whether other processes use the same cursor, so that every byte must be read and written
     /// there.
@@ -119,7 +119,7 @@ pub struct FileStream {
     seeking: Option<(SeekFrom, InFlight<io::Result<u64>>)>,
     /// Wakes all tasks that wait for the stream.
     waker: Arc<SharedWaker>,
-    /// A seek that begins when it is polled.
+    /// The seek that `poll_complete` will make.
     #[cfg(feature = "tokio-io")]
     target: Option<SeekFrom>,
 }

@@ -277,8 +277,8 @@ pub async fn set_permissions(path: impl AsRef<Path>, permissions: Permissions) -
 /// holes, as with `cp`. If the future is dropped, some of the bytes may have been copied.
 ///
 /// # Errors
-/// The errors of [`File::open`], [`File::create`] and [`File::write_at`], and `InvalidInput` if
-/// both paths are the same file.
+/// The errors of [`File::open`], [`File::create`] and [`File::write_at`], and `InvalidInput` if the
+/// source is not a regular file or both paths are the same file.
 pub async fn copy(from: impl AsRef<Path>, to: impl AsRef<Path>) -> io::Result<u64> {
     let (from, to) = (from.as_ref(), to.as_ref());
     let failed = |error| about_two(["copying", "to"], from, to, error);

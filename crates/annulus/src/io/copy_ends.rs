@@ -75,7 +75,8 @@ pub enum Sink<'a> {
 }
 
 impl Source<'_> {
-    /// Returns the file, if the source is a file or a [`FileStream`].
+    /// Returns the file, if the source is a file, or a [`FileStream`] that does not share its
+    /// cursor.
     pub(super) fn file(&mut self) -> Option<&File> {
         match self {
             Self::File(file) => Some(file),
@@ -94,7 +95,7 @@ impl Source<'_> {
 }
 
 impl Sink<'_> {
-    /// Returns the file, if the sink is a file or a [`FileStream`].
+    /// Returns the file, if the sink is a file, or a [`FileStream`] that does not share its cursor.
     pub(super) fn file(&mut self) -> Option<&File> {
         match self {
             Self::File(file) => Some(file),

@@ -52,9 +52,9 @@ use std::task::{Context, Poll, ready};
 /// # Cancel safety
 ///
 /// Methods that return leases or show bytes lose nothing if their future is dropped: the next call
-/// shows or returns the bytes that have arrived. Methods that fill the caller's memory
-/// ([`read_exact`](Self::read_exact), [`read_to_end`](Self::read_to_end)) leave the bytes that they
-/// have read there.
+/// shows or returns the bytes that have arrived. Methods that fill the caller's memory step by
+/// step, such as [`read_exact`](Self::read_exact) and [`read_to_end`](Self::read_to_end), leave the
+/// bytes that they have read there.
 #[expect(async_fn_in_trait, reason = "futures stay on the thread of their runtime")]
 #[diagnostic::on_unimplemented(
     note = "wrap a tokio stream in `io::FromTokio::new` (feature `tokio-io`), and a `futures-io` stream in `tokio_util::compat` first"

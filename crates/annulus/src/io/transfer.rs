@@ -68,7 +68,7 @@ impl Transfer {
         self.copied.get()
     }
 
-    /// Bytes that have already been accepted count towards the limit.
+    /// Sets the limit. Bytes that have already been accepted count towards it.
     pub(super) fn set_limit(&mut self, limit: u64) {
         // The link still uses the old limit.
         self.stop();
@@ -118,7 +118,7 @@ impl Transfer {
                 return refused(cx, from, to, error);
             }
             // Link the streams only if the receive itself waits; otherwise new bytes would overtake
-            // the ones that have already arrived. A receive that waits consumes no budget.
+            // bytes that have already arrived. A receive that waits consumes no budget.
             ready!(budget::poll_left(cx));
             match self.poll_received(cx, from)? {
                 Poll::Ready(Some(lease)) => {

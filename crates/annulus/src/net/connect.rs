@@ -87,9 +87,10 @@ impl ConnectOptions {
     }
 
     /// Sets the local address and port. For port 0, the system chooses one. The connect fails with
-    /// `AddrInUse` if the port is in use for the same peer, even by a connection in TIME_WAIT,
-    /// unless [`reuse_address`](Self::reuse_address) is on. It also fails if the local address and
-    /// the peer's address have different IP versions.
+    /// `AddrInUse` if the port is in use, even by a connection in TIME_WAIT. With
+    /// [`reuse_address`](Self::reuse_address), connections to other peers may use the same port.
+    /// The connect also fails if the local address and the peer's address have different IP
+    /// versions.
     pub fn bind(mut self, local: SocketAddr) -> Self {
         self.local = Some(local);
         self
@@ -265,7 +266,7 @@ impl<A: Fn(SocketAddr) -> F, F: Future<Output = io::Result<TcpStream>>> Race<A, 
         None
     }
 
-    /// Starts an attempt for the next address, and the delay before the one after it.
+    /// Starts an attempt for the next address, and the delay before the address after that.
     fn begin(&mut self) {
         if let Some(address) = self.untried.pop_front() {
             self.running.push(Box::pin((self.attempt)(address)));

@@ -112,7 +112,7 @@ pub(super) fn listening(socket: OwnedFd) -> io::Result<(Rc<Core>, NewFd)> {
 }
 
 /// Implements `from_std`, and `TryFrom` for a descriptor and for the standard library's type. The
-/// last expression builds the type from the result of [`taken`].
+/// expression at the end of each row builds the type from the result of [`taken`].
 macro_rules! from_descriptor {
     ($($type:ident, $std:ty, $what:literal: $families:ident $kind:ident $listens:literal, $make:expr;)+) => {$(
         impl $type {

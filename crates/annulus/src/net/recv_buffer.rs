@@ -11,7 +11,7 @@ use std::task::{Context, Poll, ready};
 
 /// Bytes that were shown and not consumed. `recv` returns them before it receives from the stream.
 ///
-/// The box is allocated by the first call that shows bytes, and is then kept. A stream that is read
+/// The box is allocated by the first call that needs it, and is then kept. A stream that is read
 /// only by `recv` has none.
 #[derive(Default)]
 pub(crate) struct RecvBuffer(Option<Box<Unread>>);
@@ -22,11 +22,11 @@ struct Unread {
     first: Option<Lease>,
     /// State that few streams need. `None` while `first` is `None`.
     more: Option<Box<GatheredLeases>>,
-    /// Counts polls that receive nothing new, for [`MAX_FREE_REPEAT_POLLS`]. Consuming bytes resets
-    /// it.
+    /// Free polls used so far that received nothing new; at most [`MAX_FREE_REPEAT_POLLS`].
+    /// `consume` resets it.
     repeat_polls: u16,
-    /// Whether the last receive returned the end of the stream or an error. The next receive will
-    /// return the same.
+    /// Whether the last receive returned the end of the stream or an error, so that another one
+    /// usually returns the same.
     ended: bool,
 }
 

@@ -380,8 +380,8 @@ impl TcpStream {
     }
 
     /// Sends the queued bytes now, by a separate system call, instead of at the end of the turn.
-    /// Bytes stay queued if the socket has no space for them or an earlier send is in flight. Never
-    /// waits.
+    /// Bytes that cannot be sent now stay queued, for example because the socket has no space or an
+    /// earlier send is in flight. Never waits.
     ///
     /// Use it for a reply that must not wait for the other tasks of the turn. Otherwise it wastes
     /// CPU time, because all sends of a turn share one system call.
@@ -447,9 +447,10 @@ impl TcpStream {
         self.handle.unacknowledged()
     }
 
-    /// Waits until the kernel has taken the queued bytes, and closes the stream. Received bytes
-    /// that have not been read are lost. If the future is dropped, the stream closes like a
-    /// dropped stream.
+    /// Waits until the kernel has taken the queued bytes and, for at most the runtime's
+    /// [linger](crate::Builder::linger), until the peer has acknowledged them. Then closes the
+    /// stream. Received bytes that have not been read are lost. If the future is dropped, the
+    /// stream closes like a dropped stream.
     ///
     /// # Errors
     /// The error of a send or of the connection. The stream is closed even then.

@@ -17,7 +17,7 @@ pub(super) const SHORT_OF_MEMORY_PAUSE: Duration = Duration::from_millis(5);
 pub(super) enum Arming {
     #[default]
     Idle,
-    /// The turn will arm the receive: a task waits, or tasks have taken enough of what is queued.
+    /// The turn will arm the receive.
     Listed,
     /// A poll waits for readiness. The receive or accept starts after it.
     Polling,
@@ -25,7 +25,7 @@ pub(super) enum Arming {
     Multishot,
     /// In flight for one receive or accept.
     Single,
-    /// Cancelled. Nothing is armed before its terminal event, which may still bring bytes.
+    /// Cancelled. Nothing is armed before the terminal event, which may still deliver bytes.
     Cancelling,
     /// The system is out of memory. A timer will try again.
     Paused,
@@ -69,7 +69,7 @@ impl Arming {
 }
 
 /// Returns true for errors that end the operation but say nothing about the socket or its peers.
-/// The operation is armed again, after a [pause](Arming::Paused) if the error is `NOMEM`.
+/// The operation is tried again.
 pub(super) fn ends_operation_only(errno: Errno) -> bool {
     matches!(errno, Errno::NOBUFS | Errno::CANCELED | Errno::INTR | Errno::AGAIN | Errno::NOMEM)
 }

@@ -26,14 +26,14 @@ use std::time::Duration;
 /// Number of events ahead for which slots are prefetched.
 pub(crate) const PREFETCH_EVENTS: u32 = 6;
 
-/// Settings of a runtime's streams.
+/// Settings of a runtime's sockets.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bounds {
     /// Minimum size of a zero-copy send, in bytes. `None` disables zero-copy sends.
     pub(crate) zero_copy_threshold: Option<usize>,
     /// Size of a receive, in bytes, from which a copy between two sockets switches to a pipe.
     pub(crate) splice_threshold: usize,
-    /// How long a dropped stream may continue to send its queue.
+    /// How long a dropped stream or datagram socket may continue to send its queue.
     pub(crate) linger: Duration,
 }
 
@@ -51,7 +51,7 @@ pub(crate) struct LoopState {
     pub(crate) bounds: Bounds,
     /// The bytes that streams and datagram sockets hold, and how many each may hold.
     pub(crate) memory: Memory,
-    /// Spare buffers for `poll_write`.
+    /// Spare buffers for bytes that are copied into a queue.
     pub(crate) spares: Spares,
     /// Number of operations whose terminal event has not arrived yet.
     pub(crate) in_flight: usize,

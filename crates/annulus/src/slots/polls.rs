@@ -5,7 +5,7 @@
 //! the current state and not for changes. At the event it becomes *ready*, until it is cleared, or
 //! *failed*, until the error is returned. So nothing depends on edges: if readiness is cleared too
 //! early or data is only partly read, the next wait returns at once. The wake descriptor is
-//! different: its poll is always in flight.
+//! different: the runtime itself keeps its poll in flight.
 #![allow(unsafe_code)]
 
 use crate::bytes::chunk::DeferredDrops;
@@ -48,9 +48,9 @@ struct PollDirection {
 /// A descriptor that can be waited for. Its owner closes it, after [`Polls::drop_poll`].
 struct PolledDescriptor {
     fd: Fd,
-    /// What tasks wait for, in reports about waiting tasks. For example, "to be woken".
+    /// What tasks wait for, in reports about waiting tasks. For example, "for a descriptor".
     what: &'static str,
-    /// Whether this is the runtime's wake descriptor. Its poll is always armed, so that each write
+    /// Whether this is the runtime's wake descriptor. Its poll is kept armed, so that each write
     /// ends the loop's wait. No task waits for it.
     is_wake: bool,
     readable: PollDirection,

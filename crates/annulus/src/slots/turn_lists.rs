@@ -2,7 +2,7 @@
 
 use super::arming::ArmList;
 
-/// Lists of slots. Each list contains a slot at most once.
+/// Lists of slots. Some slots may have been closed, and even reused, since they were added.
 #[derive(Default)]
 pub(crate) struct TurnLists {
     /// Slots whose receive will be armed, in order.
@@ -51,7 +51,7 @@ pub struct Queues {
     pub sends: usize,
     /// Sockets with a send from the last turn that may complete without an event.
     pub unsettled: usize,
-    /// Sockets whose receive waits for a turn or for buffers to be armed.
+    /// Sockets whose receive is not armed yet, because it waits for the next turn or for buffers.
     pub receives: usize,
     /// Wait queues with waiters that have not been notified yet.
     pub rechecks: usize,

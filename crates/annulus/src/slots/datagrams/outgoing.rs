@@ -56,7 +56,7 @@ pub(super) const CONTROL_BYTES: usize = space(2) + space(4) + space(20);
 ///
 /// An event of a submitted datagram sets its next state. Without an event, the datagram counts as
 /// sent once its batch is assumed complete. Then sent and failed datagrams are freed, and the
-/// others are queued again.
+/// others are queued again or deferred.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum OutgoingState {
     Queued,
@@ -442,9 +442,9 @@ impl DatagramSocket {
         self.try_send(shared, state, &mut Some((Chunk::copied(buffer), meta)))
     }
 
-    /// Returns true if the datagram may be sent directly: no datagram is queued before it, and it
-    /// fits into one send. The datagrams of a connected socket are always queued, because a direct
-    /// send could return an error of an earlier datagram, which is meant for receiving tasks.
+    /// Returns true if the datagram may be sent directly. The datagrams of a connected socket are
+    /// always queued, because a direct send could return an error of an earlier datagram, which is
+    /// meant for receiving tasks.
     fn may_send_directly(&self, shared: &DatagramResources, len: usize, meta: &SendMeta) -> bool {
         let unsplit = meta
             .segment_size

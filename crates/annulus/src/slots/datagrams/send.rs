@@ -7,8 +7,8 @@
 //! Linux sends an empty datagram when it retries the send of a Unix datagram.
 //!
 //! An error belongs to its datagram and is returned by the next send to the same destination, or by
-//! a drain. An error that the kernel kept from an earlier datagram (an ICMP reply) goes to the
-//! tasks that wait to receive, and the datagram is sent again.
+//! a drain. If the kernel may have kept the error from an earlier datagram (an ICMP reply), a task
+//! that waits to receive gets it, and the datagram is sent again.
 //!
 //! A datagram that found no space at its destination returns to the front of the queue if order
 //! matters, and everything after it waits. Otherwise it is *deferred*: it is retried once there may
@@ -397,7 +397,7 @@ impl DatagramSocket {
         self.format.domain == Domain::Unix && !datagram.meta.to.is_empty()
     }
 
-    /// Returns true if there is space for another datagram. May discard deferred ones to make
+    /// Returns true if there is space for another datagram. May discard deferred datagrams to make
     /// space.
     #[inline]
     pub(super) fn has_space(

@@ -47,7 +47,7 @@ impl ChunkQueue {
         mem::replace(&mut self.first, next)
     }
 
-    /// Removes the last chunk if there are more than `kept`.
+    /// Removes the last chunk if there are more than `kept` chunks.
     pub(super) fn pop_back_beyond(&mut self, kept: usize) -> Option<Chunk> {
         if self.len() <= kept {
             return None;
@@ -127,8 +127,8 @@ struct HeaderAndVectors {
     vectors: [IoVec; MAX_CHUNKS_PER_SEND],
 }
 
-/// The vectors of this turn's sends. Once the kernel has consumed the entries that refer to them,
-/// it has read them, and all of them are free again.
+/// Vectors for the sends of a turn. Once the kernel has consumed the entries that refer to them, it
+/// has read them, so they can be reused.
 #[derive(Default)]
 pub(crate) struct SendVectors {
     free: Vec<SendVector>,
@@ -149,8 +149,8 @@ impl SendVectors {
         address
     }
 
-    /// Removes the vector that was described last, so that the caller can keep it longer than the
-    /// turn.
+    /// Removes the vector that [`describe`](Self::describe) filled last, so that the caller can
+    /// keep it longer than the turn.
     pub(super) fn keep(&mut self) -> SendVector {
         self.busy.pop().expect("no vector was described")
     }

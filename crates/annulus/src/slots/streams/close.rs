@@ -1,5 +1,5 @@
-//! Closing a stream: nothing new starts, operations in flight are cancelled, and the descriptor is
-//! closed after their terminal events.
+//! Closing a stream: the receive is cancelled, queued bytes are still sent, and the descriptor is
+//! closed once nothing is in flight.
 
 use super::carriers::single;
 use super::recv::RecvEnd;
@@ -31,7 +31,7 @@ impl Stream {
         }
     }
 
-    /// Drops the queued bytes, unless a send is in flight.
+    /// Drops the unsent bytes, unless a send is in flight or will be retried.
     pub(super) fn discard_unsent(&mut self, state: &mut LoopState) {
         let tx = &mut self.tx;
         if tx.phase == SendPhase::Idle {
@@ -43,7 +43,7 @@ impl Stream {
         }
     }
 
-    /// Gives up on all queued bytes: cancels a send that waits for space and discards the rest.
+    /// Gives up on all unsent bytes. If a send is in flight, they are discarded after it has ended.
     pub(super) fn stop_send(&mut self, shared: &mut StreamResources, state: &mut LoopState) {
         let tx = &mut self.tx;
         tx.error.get_or_insert(Errno::CANCELED);
@@ -66,8 +66,8 @@ impl Stream {
         }
     }
 
-    /// Cancels the receive and waits until no operation is in flight. From the first call on, no
-    /// new operation starts.
+    /// Cancels the receive and waits until everything has been sent and no operation is in flight.
+    /// From the first call on, no new receive starts.
     ///
     /// # Errors
     /// The error of a send or of the receive.
@@ -80,7 +80,7 @@ impl Stream {
             return Poll::Ready(Err(self.failed(state, Operation::Recv, errno)));
         }
         if !self.rx.arming.is_idle() {
-            // Bytes that the cancelled receive still brings are queued.
+            // The cancelled receive may still deliver bytes, so wait for its last event.
             note_waker(&mut self.rx.waker, &mut state.deferred.drops, cx);
             return Poll::Pending;
         }
@@ -189,8 +189,8 @@ impl Streams {
         Poll::Ready(Ok((stream.fd, received, stream.permit.counted())))
     }
 
-    /// Like [`poll_release`](Self::poll_release), but for a stream that will be closed: returns
-    /// `Ready` once a close loses no sent bytes.
+    /// Like [`poll_release`](Self::poll_release), but for a stream that will be closed: also waits
+    /// until [`can_close`](Stream::can_close) returns true.
     pub(crate) fn poll_close(
         &mut self,
         state: &mut LoopState,
@@ -209,16 +209,16 @@ impl Streams {
         self.poll_release(state, slot, cx)
     }
 
-    /// Returns true if the peers have acknowledged what dropped streams sent, the kernel has taken
-    /// what the other streams had queued, and the kernel holds no memory of any stream.
+    /// Returns true if no stream has to wait any longer for the kernel to take its bytes and free
+    /// its memory, or for its peer to acknowledge sent bytes before a close.
     pub(crate) fn all_sent(&mut self) -> bool {
         let is_sent =
             |stream: &mut Stream| stream.tx.is_quiet() && !stream.awaits_acknowledgement();
         self.slots.values().all(is_sent)
     }
 
-    /// Closes all streams, and resets those with unsent bytes. Handles that outlive the runtime
-    /// return errors.
+    /// Closes all streams. Resets those with unsent bytes and those whose memory the kernel still
+    /// holds. Handles that outlive the runtime return errors.
     pub(crate) fn stop_all(&mut self, state: &mut LoopState) {
         self.shared.is_ending = true;
         for slot in self.slots.indices() {

@@ -2,9 +2,9 @@
 //!
 //! A TCP socket that is closed with unread bytes, or that receives bytes after it was closed,
 //! resets the connection. The reset discards sent bytes that the peer has not received yet,
-//! although `shutdown` returned `Ok`. So a dropped stream ends its sending direction, drops what
-//! arrives, and is closed once nothing can be lost any longer. It waits for acknowledgements for at
-//! most the linger and reads a bounded number of bytes, and then closes anyway.
+//! although `shutdown` returned `Ok`. So a stream ends its sending direction, drops what arrives,
+//! and is closed once nothing can be lost any longer. It waits for acknowledgements for at most the
+//! linger and reads a bounded number of bytes, and then closes anyway.
 #![allow(unsafe_code)]
 
 use super::{Stream, StreamResources, Streams, carriers};
@@ -24,12 +24,12 @@ const DRAIN_READ_BYTES: usize = 16 * 1024;
 /// Maximum duration of a close whose sent bytes have all been acknowledged, so that it waits only
 /// for the peer's EOF.
 const MAX_WAIT_FOR_END: Duration = Duration::from_secs(1);
-/// Time until the first check for acknowledgements, which no event reports. It doubles up to
-/// `MAX_CHECK_DELAY`.
+/// Delay before the first check for acknowledgements, which no event reports. The delay doubles
+/// with each check, up to `MAX_CHECK_DELAY`.
 const FIRST_CHECK_DELAY: Duration = Duration::from_millis(1);
 const MAX_CHECK_DELAY: Duration = Duration::from_millis(100);
 
-/// State of a close that waits.
+/// State of a close that waits for the peer.
 pub(super) struct ClosingWait {
     began: Instant,
     /// Bytes dropped so far.
@@ -50,8 +50,8 @@ enum DrainOutcome {
 }
 
 impl Stream {
-    /// Drops what has arrived and returns true if the descriptor may be closed now. Otherwise an
-    /// event or a timer checks again. No operation of the stream may be in flight.
+    /// Returns true if the descriptor may be closed now. Otherwise an event or a timer checks
+    /// again. May drop what has arrived. No operation of the stream may be in flight.
     pub(super) fn can_close(&mut self, shared: &StreamResources, state: &mut LoopState) -> bool {
         let is_open = self.tx.error.is_none() && self.rx.end.is_none();
         // Other code may still read from an exposed descriptor, so nothing is dropped.
@@ -87,8 +87,8 @@ impl Stream {
             return true;
         }
         let is_unacknowledged = state.driver.kernel().unacknowledged(self.fd) > 0;
-        // In the usual case nothing was unread and the peer has acknowledged everything, so no wait
-        // is needed.
+        // No wait is needed if the socket had no unread bytes, the peer has acknowledged everything
+        // and the stream was not shut down.
         if dropped == 0 && !is_unacknowledged && !self.tx.ending {
             return true;
         }

@@ -1,5 +1,4 @@
-//! Streams that are paused because they hold more than their allowance under the memory limit. They
-//! arm no receive, and their sends wait.
+//! Streams that are paused because they hold more than their allowance under the memory limit.
 
 use super::{Stream, StreamResources, Streams};
 use crate::slots::loop_state::LoopState;
@@ -15,14 +14,14 @@ const MAX_CHECKS_PER_TURN: usize = if cfg!(test) { 16 } else { 256 };
 /// the loop.
 const RECHECK_DELAY: Duration = Duration::from_millis(20);
 
-/// Streams that hold more than their allowance, in the order of their next check. The list may
-/// contain slots that have been reused.
+/// Slots of paused streams, in the order of their next check. Some of the streams may have been
+/// closed and their slots reused.
 #[derive(Default)]
 pub(super) struct MemoryPaused {
     slots: VecDeque<u32>,
     /// Number of slots that this sweep has not checked yet.
     pub(super) sweep: usize,
-    /// The lowest allowance since the last sweep began.
+    /// The allowance at the last rise that started a sweep, or the lowest since then.
     swept_at: usize,
     has_timer: bool,
 }
@@ -73,9 +72,9 @@ impl Streams {
         }
     }
 
-    /// Checks some paused streams once the allowance has risen by more than a quarter or, if memory
-    /// is no longer short, at all. If the list is much longer than the number of streams, checks
-    /// all slots to remove the reused ones.
+    /// Checks some paused streams, if a sweep is under way. A sweep starts when the allowance has
+    /// risen: by more than a quarter while memory is short, otherwise by any amount. It also starts
+    /// when the list is much longer than the number of streams, to remove slots of closed streams.
     #[cold]
     fn sweep(&mut self, state: &mut LoopState) {
         let (allowance, streams) = (state.memory.allowance, self.slots.len());

@@ -71,7 +71,7 @@ pub(crate) struct Stream {
     memory_paused: bool,
     /// Whether the handle has been dropped.
     dropped: bool,
-    /// Whether no new operation may start, because the stream was dropped or is about to be removed
+    /// Whether no new receive may start, because the stream was dropped or is about to be removed
     /// from the runtime.
     closing: bool,
 }

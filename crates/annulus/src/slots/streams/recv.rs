@@ -56,7 +56,8 @@ pub(super) struct RecvState {
     pub(super) queue: BufferQueue,
     /// Bytes received and not yet taken, in the queue and in heap memory.
     pub(super) bytes: u32,
-    /// Heap memory of a single receive, in flight or received. Its bytes come before the queue.
+    /// Heap memory of a receive in flight, or received bytes on the heap. They come before the
+    /// queue.
     pub(super) heap: Option<Box<HeapReceive>>,
     pub(super) waker: Option<Waker>,
 }
@@ -425,8 +426,8 @@ impl Streams {
         }
     }
 
-    /// Handles the end of a readiness poll: the socket is readable, or the poll failed and the
-    /// receive will return the reason.
+    /// Handles the terminal event of a readiness poll. Most failures count as readiness, because
+    /// the receive then returns the reason.
     pub(crate) fn on_ready(&mut self, state: &mut LoopState, event: Event) {
         let slot = event.token.slot();
         let Some(stream) = find_or_late(&mut self.slots, state, &event) else { return };
@@ -579,7 +580,7 @@ impl RecvState {
 impl Stream {
     /// Receives into heap memory if a task waits and the socket is readable. Memory is allocated
     /// only for bytes that have arrived, because thousands of streams may be waiting. Returns false
-    /// if `left` is 0.
+    /// if a receive should start but `left` is 0.
     #[cold]
     pub(super) fn start_heap_receive(&mut self, state: &mut LoopState, left: &mut usize) -> bool {
         let rx = &mut self.rx;

@@ -1,5 +1,5 @@
-//! Sending: chunks are queued, and one send at the end of the turn sends them together. They stay
-//! in the queue until the kernel is done with them.
+//! Sending: chunks are queued, and one send at the end of the turn sends them together. They are
+//! freed once the kernel is done with them.
 //!
 //! At most one send is in flight on a stream. The first attempt (*now*) does not wait for space in
 //! the socket and posts no event if all of its bytes were sent, so that the response to a request
@@ -194,7 +194,7 @@ impl Stream {
         chunk.len() <= max_bytes && chunk.control().is_empty()
     }
 
-    /// Queues a chunk that is behind others, or empty.
+    /// Queues a chunk behind unsent bytes. Drops an empty chunk.
     #[inline(never)]
     fn enqueue_behind(
         &mut self,
@@ -237,7 +237,7 @@ impl Stream {
         self.list_send(shared);
     }
 
-    /// Lists the stream for a send, unless one is in flight.
+    /// Lists the stream for a send, unless one is in flight or will be retried.
     #[inline]
     pub(super) fn list_send(&mut self, shared: &mut StreamResources) {
         if self.tx.phase == SendPhase::Idle && !self.listed {
@@ -289,8 +289,9 @@ impl Stream {
         }
     }
 
-    /// Adds the send to those that may complete without an event. If a task waits for it, or more
-    /// bytes are queued after it, the loop must not sleep in this turn.
+    /// Adds the send to those that may complete without an event. The loop must not sleep in this
+    /// turn if a task waits for the send, the stream was dropped, its write side is ending, or more
+    /// bytes are queued.
     #[inline(always)]
     pub(super) fn await_settling(&mut self, shared: &mut StreamResources) {
         let is_awaited = self.dropped || self.tx.ending || self.tx.waker.is_some();
@@ -305,7 +306,7 @@ impl Stream {
         if let Some(only) = tx.queue.only() {
             let bytes = &only.as_ref()[tx.first_sent..];
             let buffer = bytes.as_ptr();
-            // A longer chunk is sent in several sends.
+            // A chunk of more than 1 GiB is sent in several sends.
             let part = bytes.len().min(1 << 30);
             (tx.flying, tx.flying_chunks) = (part, 1);
             return SendMemory::Bytes { buffer, len: part as u32 };
@@ -435,7 +436,8 @@ impl Streams {
             let tx = &stream.tx;
             if listed && tx.phase == SendPhase::Idle && tx.bytes > 0 {
                 stream.send(&mut self.shared, state, SendPhase::Now);
-                // A direct call that failed leaves nothing in flight.
+                // If a carrier's system call has failed, nothing is in flight, so no event will
+                // close the stream.
                 if stream.dropped && stream.tx.is_idle() {
                     self.close_if_done(state, slot);
                 }

@@ -7,8 +7,8 @@
 //! everything at once does not starve other tasks.
 //!
 //! For small writes, one call per stream costs more than copying the bytes of all streams and
-//! sending them with one call, because the copies stay in the cache. So the first write of a turn
-//! is sent directly from [`MIN_FIRST_DIRECT_BYTES`], and further writes only from
+//! sending them with one call, because the copies stay in the cache. So the first direct write of a
+//! turn has at least [`MIN_FIRST_DIRECT_BYTES`], and each further one at least
 //! [`MIN_NEXT_DIRECT_BYTES`].
 
 use super::Carrier;
@@ -21,10 +21,10 @@ use std::io::{self, IoSlice};
 use std::ops::Range;
 use std::task::{Context, Poll};
 
-/// Minimum bytes worth a system call of their own, for the first write in a turn: below this,
-/// copying costs less.
+/// Minimum bytes of the first direct write in a turn. Copying fewer bytes costs less than a system
+/// call.
 const MIN_FIRST_DIRECT_BYTES: usize = 8 * 1024;
-/// Minimum bytes for each further write in a turn. Buffers this large are not kept for reuse.
+/// Minimum bytes of each further direct write in a turn. Buffers this large are not kept for reuse.
 const MIN_NEXT_DIRECT_BYTES: usize = 64 * 1024;
 /// Maximum bytes sent directly per turn by all streams: about 100 µs of work.
 const MAX_DIRECT_BYTES_PER_TURN: usize = 1024 * 1024;
@@ -203,8 +203,8 @@ impl Stream {
         filled.count()
     }
 
-    /// Handles a refused send. Returns `Ok` if the socket has no space or the system no memory, and
-    /// the caller queues everything. Any other error ends the sending direction.
+    /// Handles a refused send. Returns `Ok` if the bytes can be sent later, for example when the
+    /// socket has space. Any other error ends the sending direction.
     #[cold]
     fn refused(
         &mut self,

@@ -1,13 +1,12 @@
 //! Links: bytes that one stream receives go into the send queue of another while the event is
 //! handled, without waking a task.
 //!
-//! A task that copies from one stream to another *links* them while it waits for bytes. While a
-//! link is set, the source queues nothing: received bytes are queued at the target at once. The
-//! link ends, and wakes the task, when the target cannot queue received bytes within its bound,
-//! when they reach or exceed the copy's limit, at the end of the source, and on errors. The task
-//! then does what it would have done without the link. Each poll of the source's receive ends the
-//! link too, so that bytes go to the task that asks for them. Large transfers go through a pipe:
-//! see `splice`.
+//! A task that copies from one stream to another *links* them while it waits for bytes. Bytes that
+//! the source receives are then queued at the target at once. The link ends, and wakes the task,
+//! when the target cannot queue received bytes within its bound, when they reach or exceed the
+//! copy's limit, at the end of the source, and on errors. The task then does what it would have
+//! done without the link. Each poll of the source's receive ends the link too, so that bytes go to
+//! the task that asks for them. Large transfers go through a pipe: see `splice`.
 
 use super::Carrier;
 use super::splice::Spliced;
@@ -151,7 +150,8 @@ impl Stream {
     }
 }
 
-/// Forwards the bytes of a linked stream's event. Returns false if they are for a task.
+/// Forwards the bytes of a linked stream's event. Returns false if the caller must handle the event
+/// as for a stream without a link.
 pub(super) fn on_ready(streams: &mut Streams, state: &mut LoopState, event: &Event) -> bool {
     let slot = event.token.slot();
     let source = streams.slots.get(slot);

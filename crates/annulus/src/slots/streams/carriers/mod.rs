@@ -1,11 +1,11 @@
 //! Carriers: how a stream's bytes travel, if not by plain socket operations alone. Also the kinds
 //! of single sends.
 //!
-//! The files next to this directory are the state machine of a stream, which knows no carrier. They
-//! call the functions here at the points where a carrier may act, and continue as for a plain
-//! socket if it does not. A new carrier needs a file, a variant, and an arm in each `match`.
-//! `borrowed` and `zero_copy` are ways in which a plain socket sends. `single` describes the single
-//! sends in flight.
+//! The files in the parent directory are the state machine of a stream, which does not know the
+//! carriers. They call the functions here at the points where a carrier may act, and continue as
+//! for a plain socket if it does not. A new carrier needs a file, a variant, and an arm in each
+//! `match`. `borrowed` and `zero_copy` are ways in which a plain socket sends. `single` describes
+//! the single sends in flight.
 
 mod borrowed;
 mod link;
@@ -30,12 +30,11 @@ use zero_copy::ZeroCopySend;
 
 /// How the bytes of a stream travel. Nearly all streams have no carrier.
 pub(super) enum Carrier {
-    /// With descriptors.
+    /// Descriptors travel with the bytes.
     Descriptors(ScmRights),
-    /// Through a pipe, which is read and written by system calls.
+    /// The stream is a pipe, which is read and written by system calls.
     Pipe(SigPipe),
-    /// Through a plain socket that is linked to another one: bytes pass between them without a
-    /// task.
+    /// The stream is a plain socket linked to another one: bytes pass between them without a task.
     Link(Link),
 }
 
@@ -45,7 +44,7 @@ pub(super) struct CarrierResources {
     /// Zero-copy sends, until their notification.
     zero_copy: Slab<ZeroCopySend>,
     pipes: Pipes,
-    /// Linked streams that resume because their bytes have been sent from a pipe.
+    /// Linked sources to resume, because the pipe with their bytes is empty or could not be sent.
     resumed: Vec<SlotId>,
 }
 
@@ -114,7 +113,7 @@ pub(super) fn send(
     true
 }
 
-/// Handles the event of a waiting send. Returns how many of the queued bytes were sent.
+/// Handles the event of a send. Returns how many of the queued bytes were sent.
 pub(super) fn on_writable(
     stream: &mut Stream,
     shared: &mut StreamResources,

@@ -1,6 +1,6 @@
-//! Pipes: streams that are read and written by system calls on the loop once the driver reports
-//! them ready. The ring cannot receive from a pipe as it does from a socket. A pipe usually holds
-//! only 64 KiB, so the calls are short.
+//! Pipes: streams that are read and written by system calls on the loop, because the ring cannot
+//! receive from a pipe as it does from a socket. A pipe usually holds only 64 KiB, so the calls are
+//! short.
 //!
 //! The states are the same as for other streams. A receive polls for readiness and then reads what
 //! is available into memory of that size. A send is tried at once; the rest waits until the
@@ -85,8 +85,8 @@ pub(super) fn send(
     }
 }
 
-/// Writes the bytes in flight, unless the wait for space has failed. Returns the number of bytes
-/// written, or `AGAIN` if there was no space.
+/// Writes the bytes in flight, unless the wait for space or the stream has failed. Returns the
+/// number of bytes written. The error is `AGAIN` if there was no space.
 pub(super) fn write(
     stream: &Stream,
     signal: SigPipe,

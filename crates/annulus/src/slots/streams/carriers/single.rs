@@ -2,7 +2,7 @@
 //! flight, but not its kind.
 //!
 //! Pages of files, for example, are sent by a system call on the loop (`fs/send.rs`) while nothing
-//! of the stream is queued or in flight. If the socket has no space, a poll reports when it does.
+//! of the stream is queued or in flight. If the socket is full, a poll waits for space.
 
 use super::zero_copy;
 use crate::slots::loop_state::LoopState;

@@ -43,7 +43,7 @@ struct Pipe {
 pub(crate) struct Pipes {
     empty: Vec<Pipe>,
     counted: Rc<()>,
-    /// The system refused to move bytes out of a pipe, so pipes are no longer used.
+    /// Whether the system refused to move bytes out of a pipe, so that pipes are no longer used.
     refused: bool,
 }
 
@@ -66,7 +66,8 @@ struct SpliceSource {
 /// The outcome of moving bytes from a source into a pipe.
 enum MoveOutcome {
     Bytes(usize),
-    /// No bytes yet: poll again.
+    /// Nothing was moved, because the source is empty or the outcome of the target's sends is not
+    /// known yet: poll again.
     Nothing,
     /// The pipe holds bytes: the source resumes once they have been sent.
     Later,
@@ -78,7 +79,7 @@ enum MoveOutcome {
 }
 
 impl Pipes {
-    /// Returns an empty pipe, or `None` if there is none and no other can be opened.
+    /// Returns an empty pipe, or `None` if pipes are refused or no further one can be opened.
     fn take(&mut self) -> Option<Pipe> {
         if self.refused {
             return None;

@@ -3,7 +3,7 @@
 //! A zero-copy send usually has two events. The first has the result; if all bytes were sent, the
 //! next send may then start. The second, the notification, says that the memory is free. It may
 //! arrive much later, when the peer has acknowledged the bytes. Until then the send keeps a slot of
-//! its own with the chunks and the header, whatever happens to the stream.
+//! its own, whatever happens to the stream.
 //!
 //! If everything was sent, the chunks move from the queue to that slot at the first event.
 //! Otherwise they stay in the queue until the notification and are then handled like those of any
