@@ -197,13 +197,13 @@ impl Unopened {
 /// Shards::new(2).pinning(Pinning::None).run(async |shard| {
 ///     let mut mine = listener.open(&shard)?;
 ///     if shard.index() != 0 {
-/// The loop ends once shard 0, which accepts for all, has dropped its listener.
+///         // The loop ends once shard 0, which accepts for all, has dropped its listener.
 ///         while let Some((mut stream, _peer)) = mine.accept().await? {
 ///             stream.send("hello").await?;
 ///         }
 ///         return Ok(());
 ///     }
-/// The client's stream is open on shard 0, so shard 1 has the fewest streams.
+///     // The client's stream is open on shard 0, so shard 1 has the fewest streams.
 ///     let mut client = TcpStream::connect(listener.local_addr()).await?;
 ///     let accepting = annulus::spawn(async move { mine.accept().await.map(drop) });
 ///     assert_eq!(&*client.recv_exact(5).await?, b"hello");
