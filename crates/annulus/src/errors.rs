@@ -156,7 +156,8 @@ impl From<OpError> for io::Error {
     }
 }
 
-/// A direction of [`copy_bidirectional`](crate::io::copy_bidirectional), as reported by a [`CopyError`].
+/// A direction of [`copy_bidirectional`](crate::io::copy_bidirectional), as reported by a
+/// [`CopyError`].
 ///
 /// ```
 /// use annulus::io::Direction;
@@ -177,7 +178,8 @@ pub enum Direction {
     BToA,
 }
 
-/// Why [`copy_bidirectional`](crate::io::copy_bidirectional) failed. This is the value inside its [`io::Error`].
+/// The reason why [`copy_bidirectional`](crate::io::copy_bidirectional) failed: the value inside
+/// its [`io::Error`].
 ///
 /// ```
 /// use annulus::io::{CopyError, Direction};

@@ -3,8 +3,7 @@
 //! [`pipe()`] creates a [`Sender`] and a [`Receiver`], [`OpenOptions`] opens a named pipe, and
 //! `try_from` adopts descriptors.
 //!
-//! Reads and writes are made on the loop once the pipe is ready, so they never wait, and a pipe
-//! needs no thread.
+//! Reads and writes are made on the loop and never wait, so a pipe needs no thread.
 //!
 //! ```
 //! use annulus::pipe::pipe;
@@ -201,7 +200,7 @@ impl Sender {
         poll_fn(|cx| self.poll_flush(cx)).await
     }
 
-    /// Polls like [`flush`](Self::flush). It is always ready.
+    /// Polls like [`flush`](Self::flush). Pending only if the task has used up its budget.
     ///
     /// # Errors
     /// The errors of [`flush`](Self::flush).

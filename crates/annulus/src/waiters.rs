@@ -356,8 +356,8 @@ impl PermitQueue {
         self.taken || self.waiters.ahead(None) > 0
     }
 
-    /// Takes the permit, or joins the line. Returns true if the permit was taken. The caller then
-    /// drops the waker in `waker`, if there is one.
+    /// Takes the permit, or joins the line. Returns true if the permit was taken. In both cases,
+    /// the caller drops the waker that is left in `waker`, if any.
     pub(crate) fn poll(&mut self, id: &mut Option<WaiterId>, waker: &mut Option<Waker>) -> bool {
         if !self.taken && self.waiters.ahead(*id) == 0 {
             *waker = self.waiters.remove(id);

@@ -177,8 +177,8 @@ impl LatencyPolicy {
         DeviceId(index as u16)
     }
 
-    /// Decides how to time the next inline call. Returns `None` if the call must
-    /// not be made inline.
+    /// Decides how to time the next inline call. Returns `None` if the call must not be made
+    /// inline.
     #[inline]
     pub(crate) fn before_inline(&mut self, kind: &CallKind) -> Option<Timing> {
         let time_all = self.timed_left > 0;

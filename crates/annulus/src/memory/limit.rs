@@ -43,10 +43,10 @@ const REPORT_STEP_BYTES: usize = 64 * 1024;
 /// # Near the limit
 /// As memory use approaches the limit, each stream may hold less: an eighth of the memory that is
 /// still free below three quarters of the limit. Undelivered and unsent bytes count together. A
-/// stream that holds more receives nothing until it holds less, and its sends wait. So the streams
-/// that hold most stop first, and the others continue. The last quarter is for streams that hold
-/// little: up to 8 KiB each. Beyond the limit, a stream that holds nothing still advances one step
-/// at a time. Nothing is lost.
+/// stream that holds more receives only while it has no undelivered bytes, and its sends wait. So
+/// the streams that hold most stop first, and the others continue. The last quarter is for streams
+/// that hold little: up to 8 KiB each. Beyond the limit, a stream that holds nothing still advances
+/// one step at a time. Nothing is lost.
 ///
 /// So the memory held exceeds the limit by at most 4 KiB of received bytes and one chunk of the
 /// program per stream, plus the buffers that the kernel always has: 16 of 4 KiB, and for datagrams
@@ -146,7 +146,7 @@ impl MemoryLimit {
     }
 
     /// Returns the number of paused streams. These hold more than the free memory allows, so they
-    /// receive nothing and their sends wait.
+    /// wait before they receive or queue more.
     pub fn streams_paused(&self) -> usize {
         self.0.streams_paused.load(Relaxed)
     }

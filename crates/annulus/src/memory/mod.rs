@@ -3,8 +3,9 @@
 //!
 //! The pools count the bytes that receives have written to their buffers, and a [`Meter`] counts
 //! heap memory. Their sum and the limit determine a stream's *allowance* and the *budget* of the
-//! turn's receives. A stream above its allowance is *paused*: it arms no receive, and its sends
-//! wait. Paused streams are in a list, which is searched when the allowance rises.
+//! turn's receives. A stream above its allowance is *paused*: it receives only while it has no
+//! undelivered bytes, and its sends wait. Paused streams are in a list, which is searched when the
+//! allowance rises.
 //!
 //! Long before streams are paused, the bounds of each stream are lowered. Large bounds make fast
 //! streams faster. But if many streams are fast, or if peers do not read, the process holds the sum
@@ -27,8 +28,8 @@ mod machine;
 
 pub use limit::MemoryLimit;
 
-/// Bytes that each stream may hold as long as the limit is not exceeded. Beyond the limit, only
-/// streams that hold nothing continue.
+/// Bytes that each stream may hold, unless the limit has been exceeded. After that, a stream
+/// receives only while it has no undelivered bytes, and queues only while it has no unsent bytes.
 const MIN_STREAM_BYTES: usize = 8 * 1024;
 /// The fraction 1/`RESERVED_PART` of the limit is reserved for streams that hold little.
 const RESERVED_PART: usize = 4;

@@ -184,7 +184,7 @@ impl Running {
         }
     }
 
-    /// Waits for the end in the background, so that no zombie remains.
+    /// Waits for the end in a task, if the loop is running, so that no zombie remains.
     pub(super) fn detach(mut self) {
         reap_orphans();
         let ended = matches!(self.try_wait(), Ok(Some(_)) | Err(_));

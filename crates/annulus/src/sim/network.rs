@@ -652,8 +652,8 @@ impl Network {
         host.ip
     }
 
-    /// Delivers a signal to a host that is running. The host ends if its program does not catch the
-    /// signal and the signal's default action is to end the process.
+    /// Delivers a signal to a host that is running. The host ends if the signal would end a
+    /// process.
     fn signal_now(&self, index: usize, signal: Signal) {
         const IGNORED_BY_DEFAULT: [Signal; 4] =
             [Signal::SIGCHLD, Signal::SIGCONT, Signal::SIGURG, Signal::SIGWINCH];

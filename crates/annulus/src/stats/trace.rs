@@ -50,8 +50,7 @@ const _: () = assert!(MAX_TRACE_RECORDS * size_of::<Record>() == 224 * 1024);
 #[derive(Clone, Debug)]
 pub struct Trace(Vec<Record>);
 
-/// An entry of the trace: its kind, the time at which it began by the kernel's clock, and its
-/// duration.
+/// An entry of the trace. `began` is a time of the kernel's clock.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Record {
     pub(super) what: RecordKind,

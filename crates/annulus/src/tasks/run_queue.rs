@@ -161,7 +161,8 @@ impl RunQueue {
         (from..to).map(|number| self.recent[number as usize % RECENT_POLLS].get())
     }
 
-    /// Records that a task spawned at this location, or the root future, is about to be polled.
+    /// Records that a task spawned at this location, or the root future, is about to be polled, and
+    /// renews the task budget.
     #[inline]
     pub(crate) fn poll_begins(&self, place: Option<&'static Location<'static>>) {
         let number = self.polls.get();

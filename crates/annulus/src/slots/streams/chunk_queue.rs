@@ -72,8 +72,9 @@ impl ChunkQueue {
         usize::from(self.first.is_some()) + self.rest.as_ref().map_or(0, |rest| rest.len())
     }
 
-    /// Returns the last chunk's buffer if there are at least two chunks, and the last is a buffer of
-    /// the runtime's own and not one of the `flying` chunks that the kernel reads.
+    /// Returns the last chunk's buffer, to append to it, if there are at least two chunks. Returns
+    /// `None` if the buffer is not the runtime's own, or if the chunk is one of the first `flying`,
+    /// which the kernel reads.
     #[inline]
     pub(super) fn joining_buffer(&mut self, flying: u8) -> Option<&mut Vec<u8>> {
         let rest = self.rest.as_mut().filter(|rest| rest.len() >= usize::from(flying))?;
