@@ -18,7 +18,7 @@ use std::thread;
 use std::time::Duration;
 
 const ROUNDS: usize = 5;
-/// `SLICE` is how long one policy runs before the next. `None` in `SLICES` stands for a server that
+/// `SLICE` is how long one policy runs before the next. `None` in `SLICES` means a server that
 /// writes nothing.
 const SLICE: Duration = Duration::from_secs(1);
 const SLICES: [Option<Policy>; 3] = [None, Some(Policy::Adaptive), Some(Policy::Inline)];

@@ -4,11 +4,11 @@
 //! Each query goes to an upstream from its own port and with its own identifier. A forger would
 //! have to guess both. Replies that do not match the question are dropped. If an upstream does not
 //! answer in time, or answers that it cannot or will not resolve the name, the next one is asked.
-//! After four attempts the client gets the first of these refusals, or SERVFAIL if there is none.
-//! An upstream that has been silent three times in a row is asked last for five seconds; then one
-//! query tries it again. Limits: 800 queries at once, each with a socket and a datagram; further
-//! queries wait in the kernel, which drops any excess; 800 ms per attempt. SIGINT and SIGTERM end
-//! the server; queries in progress get no answer.
+//! After at most four attempts the client gets the first of these refusals, or SERVFAIL if there is
+//! none. An upstream that has been silent three times in a row is asked last for five seconds; then
+//! one query tries it again. Limits: 800 queries at once, each with a socket and a datagram;
+//! further queries wait in the kernel, which drops any excess; 800 ms per attempt. SIGINT and
+//! SIGTERM end the server; queries in progress get no answer.
 
 use annulus::net::{Transmit, UdpSocket};
 use annulus::signal::until_terminated;
@@ -122,7 +122,7 @@ async fn forward(
             timeout(PATIENCE, ask(upstream.address, &query)).await.ok().and_then(Result::ok);
         upstream.note(answer.is_some());
         let Some(mut answer) = answer else {
-            // Asks this upstream again after the others, unless one of them has refused.
+            // Asks this upstream again after the others, unless an upstream has refused the query.
             order.extend(refusal.is_none().then_some(upstream));
             continue;
         };

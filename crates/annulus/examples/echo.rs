@@ -1,4 +1,5 @@
-//! A minimal echo server. Run `cargo run --release -p annulus --example echo -- 127.0.0.1:7000`
+//! A minimal echo server. Run `cargo run --release -p annulus --example echo -- 127.0.0.1:7000`.
+//!
 //! Limits: one client per available descriptor, and further clients wait; 256 KiB per direction,
 //! and a quarter of the machine's memory in total; no timeouts. SIGINT and SIGTERM end the server
 //! once queued bytes have been sent.

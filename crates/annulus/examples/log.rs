@@ -420,7 +420,7 @@ impl Log {
     }
 }
 
-/// Stores queued appends until no more come. Those that wait together are synced together.
+/// Stores queued appends until the queue is closed. Those that wait together are synced together.
 async fn write(log: Rc<Log>, mut tail: Tail, mut queue: mpsc::Receiver<Append>) {
     while let Some(append) = queue.recv().await {
         let (mut batch, mut bytes, mut offset) = (Vec::new(), Vec::new(), tail.next);

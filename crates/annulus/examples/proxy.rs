@@ -2,10 +2,10 @@
 //! `cargo run --release -p annulus --example proxy -- 127.0.0.1:7000 127.0.0.1:8000 60 4000 1`
 //!
 //! It passes on the end of one direction while the other continues, and passes on a reset as a
-//! reset. It prints how many bytes went each way. Limits, as given above: 60 seconds without a
-//! byte, or up to a quarter longer; 4000 connections, and further ones are closed at once; five
-//! seconds for the target to accept, unless the client leaves earlier; 256 KiB per direction.
-//! SIGINT and SIGTERM end all connections. The final 1 is the number of shards.
+//! reset. It prints how many bytes went each way. With the arguments above, a connection ends after
+//! 60 seconds without a byte, or up to a quarter later; 4000 connections may be open, and further
+//! ones are closed at once; and there is one shard. The target has five seconds to accept, unless
+//! the client leaves earlier. SIGINT and SIGTERM end all connections.
 
 use annulus::io::copy_bidirectional;
 use annulus::net::{ConnectOptions, KeepAlive, ListenOptions, TcpStream};

@@ -3,12 +3,13 @@
 //!
 //! It supports PING, ECHO, GET, SET (with EX and PX), MGET, MSET, DEL, EXISTS, INCR, INCRBY,
 //! EXPIRE, TTL, SUBSCRIBE, PSUBSCRIBE, UNSUBSCRIBE, PUNSUBSCRIBE, PUBLISH, HELLO (RESP2 and RESP3),
-//! RESET, QUIT, and what clients ask first. A subscriber that is 32 MiB behind is disconnected, as
-//! by redis-server. Commands are parsed in the memory into which the kernel received them. Answers
-//! to commands that arrive together are sent together. Limits: 10,000 clients (the last argument),
-//! and further ones get an error at once, as from redis-server; 64 MiB per command and per answer.
-//! Stored data is unlimited, and a silent client may stay for any time. SIGINT and SIGTERM end the
-//! server once queued answers have been sent; the data is lost.
+//! RESET and QUIT. COMMAND, CONFIG and CLIENT, which clients send first, are answered but have no
+//! effect. A subscriber that is 32 MiB behind is disconnected, as by redis-server. Commands are
+//! parsed in the memory into which the kernel received them. Answers to commands that arrive
+//! together are sent together. Limits: 10,000 clients (the last argument), and further ones get an
+//! error at once, as from redis-server; 64 MiB per command and per answer. Stored data is
+//! unlimited, and a silent client may stay for any time. SIGINT and SIGTERM end the server once
+//! queued answers have been sent; the data is lost.
 
 use annulus::SharedBytes;
 use annulus::net::{
@@ -549,7 +550,7 @@ impl Store {
         count
     }
 
-    /// Removes at most this many expired keys. Returns true if none is left.
+    /// Removes at most this many expired keys. Returns false if more may be left.
     fn remove_ended(&mut self, most: usize) -> bool {
         let now = Instant::now();
         for _ in 0..most {

@@ -1,5 +1,6 @@
 //! Sends every datagram back to its source. Run `cargo run --release -p annulus --example udp_echo
-//! -- 127.0.0.1:7000`
+//! -- 127.0.0.1:7000`.
+//!
 //! One task handles one datagram at a time, so no limit is needed: the kernel drops any excess.
 //! SIGINT and SIGTERM end the server.
 

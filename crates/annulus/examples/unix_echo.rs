@@ -1,7 +1,9 @@
 //! Echoes what it receives on a Unix socket. Run `cargo run --release -p annulus --example
-//! unix_echo -- /tmp/echo.sock` Limits: one client per available descriptor, and further clients
-//! wait; 256 KiB per direction, and a quarter of the machine's memory in total; no timeouts. SIGINT
-//! and SIGTERM end the server once queued bytes have been sent, and remove the socket's path.
+//! unix_echo -- /tmp/echo.sock`.
+//!
+//! Limits: one client per available descriptor, and further clients wait; 256 KiB per direction,
+//! and a quarter of the machine's memory in total; no timeouts. SIGINT and SIGTERM end the server
+//! once queued bytes have been sent, and remove the socket's path.
 
 use annulus::net::{UnixListener, UnixStream};
 use annulus::signal::until_terminated;

@@ -125,10 +125,10 @@ pub struct Entered {
 }
 
 impl Entered {
-    /// Waits until annulus cannot continue, and returns why: its driver has failed, or
-    /// [`annulus::Handle::stop`] was called. Code that waits for annulus would then wait forever,
-    /// so a program that does not use [`run`](crate::run) should end or drop this value.
-    /// Cancel-safe. Panics if called again after it has returned.
+    /// Waits until annulus cannot continue, and returns why, for example because of a call to
+    /// [`annulus::Handle::stop`]. Code that waits for annulus would then wait forever, so a program
+    /// that does not use [`run`](crate::run) should end or drop this value. Cancel-safe. Panics if
+    /// called again after it has returned.
     pub async fn failed(&mut self) -> io::Error {
         poll_fn(|cx| self.poll_failed(cx)).await
     }

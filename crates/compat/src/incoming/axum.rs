@@ -22,7 +22,7 @@ where
     /// graceful shutdown still ends the server.
     ///
     /// # Panics
-    /// Panics if it is polled on a thread other than the one that created it.
+    /// Panics if polled on a thread other than the one that created the [`Incoming`].
     fn accept(&mut self) -> impl Future<Output = (Self::Io, L::Peer)> + Send {
         let listener = self.listener.try_mut();
         OnThread::new(async move {

@@ -13,8 +13,8 @@ impl<L: Listen + Unpin> Stream for Incoming<L> {
     type Item = io::Result<SendStream<L::Stream>>;
 
     /// Returns the next connection. The stream continues after system errors, such as running out
-    /// of descriptors. It ends after an error which says that the runtime has ended or that this is
-    /// the wrong thread.
+    /// of descriptors. It ends after an error without an OS error number, such as one which says
+    /// that the runtime has ended.
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         if self.has_ended {
             return Poll::Ready(None);

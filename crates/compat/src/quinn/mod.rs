@@ -1,6 +1,9 @@
 //! quinn 0.11, QUIC, on annulus: its tasks, timers and datagrams.
 //!
-//! [`server`] and [`client`] create quinn's own `Endpoint`; everything after that is quinn's API. quinn requires `Send`, so its tasks are `Send`, but they run on the thread of the runtime in which the endpoint was created. As with tokio, other threads may use endpoints, connections and streams. The I/O still happens on the runtime's thread.
+//! [`server`] and [`client`] create quinn's own `Endpoint`; everything after that is quinn's API.
+//! quinn requires `Send`, so its tasks are `Send`, but they run on the thread of the runtime in
+//! which the endpoint was created. As with tokio, other threads may use endpoints, connections and
+//! streams. The I/O still happens on the runtime's thread.
 //!
 //! ```
 //! use annulus_compat::quinn::{client, server};

@@ -93,8 +93,8 @@ impl TlsAcceptor {
     /// # Errors
     /// Fails with `TimedOut` after the limit. The error is `InvalidData` with a [`rustls::Error`]
     /// inside if the client does not speak TLS, rejects the certificate, or lacks a trusted
-    /// certificate where one is required; the client gets an alert. It is `UnexpectedEof` if the
-    /// stream ends during the handshake. Errors of the stream are passed on.
+    /// certificate where one is required. It is `UnexpectedEof` if the stream ends during the
+    /// handshake. Errors of the stream are passed on.
     ///
     /// [`rustls::Error`]: tokio_rustls::rustls::Error
     pub async fn accept<S>(&self, stream: S) -> io::Result<TlsStream<S>>

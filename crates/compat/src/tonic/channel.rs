@@ -54,8 +54,8 @@ impl Channel {
     /// Creates a channel to `http://host:port`. The first call connects, within 20 seconds.
     ///
     /// # Errors
-    /// Fails with `InvalidInput` for a URI without a scheme or a host, with a path, or with
-    /// `https`, which needs a TLS connector.
+    /// Fails with `InvalidInput` for a URI without a scheme or a host, with a path or a query, or
+    /// with `https`, which needs a TLS connector.
     pub fn new(origin: Uri) -> io::Result<Self> {
         if origin.scheme_str() == Some("https") {
             let text = format!("{origin}: https needs Channel::with and an HttpsConnector");
@@ -70,7 +70,7 @@ impl<C: Connect + Clone> Channel<C> {
     /// Unix socket.
     ///
     /// # Errors
-    /// Fails with `InvalidInput` for a URI without a scheme or a host, or with a path.
+    /// Fails with `InvalidInput` for a URI without a scheme or a host, or with a path or a query.
     pub fn with(
         origin: Uri,
         connector: C,

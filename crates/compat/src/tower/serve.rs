@@ -218,8 +218,8 @@ impl<L: Listen, M, H> Serve<L, M, H> {
 
     /// Sets how long an HTTP/1 request head may take, counted from the end of the previous
     /// response. The limit also applies to a [handshake](Self::handshake), and after it to a
-    /// connection's first request or HTTP/2 preface. After that the connection is closed. The
-    /// default is 30 seconds; `None` means no limit.
+    /// connection's first request or HTTP/2 preface. When the limit is exceeded, the connection is
+    /// closed. The default is 30 seconds; `None` means no limit.
     pub fn header_read_timeout(mut self, limit: impl Into<Option<Duration>>) -> Self {
         self.limits.header = limit.into();
         self
@@ -309,10 +309,9 @@ impl<L: Listen, M, H> Serve<L, M, H> {
         self
     }
 
-    /// Sets a callback for errors. It receives each connection's error with its peer: a connection
-    /// that breaks, a protocol violation, a timeout, a service error or a panic. It also receives
-    /// listener errors, after which the server waits a second and accepts again. Errors are dropped
-    /// by default.
+    /// Sets a callback for errors. It receives errors of connections, with the peer, such as a
+    /// protocol violation, a timeout or a panic. It also receives listener errors, after which the
+    /// server waits a second and accepts again. Errors are dropped by default.
     pub fn on_error(mut self, call: impl Fn(ServeError<'_, L::Peer>) + 'static) -> Self {
         self.on_error = Rc::new(call);
         self
