@@ -23,7 +23,7 @@ fn until(left: Receiver<()>) -> impl FnOnce() + Send + 'static {
     move || _ = left.recv()
 }
 
-/// Runs a body on each driver on which other threads can wake the loop.
+/// Runs a body with a builder for each driver that works on this machine.
 fn on_each_driver(body: impl Fn(annulus::Builder)) {
     for driver in [DriverChoice::Uring, DriverChoice::Epoll] {
         if Runtime::builder().driver(driver).build().is_ok() {

@@ -1,5 +1,5 @@
 //! Invariant 16: which driver a runtime uses where io_uring is blocked, and that it reports why.
-//! Each case runs in a separate child process, because a seccomp filter cannot be removed.
+//! Tests that need a seccomp filter run in child processes, because a filter cannot be removed.
 #![allow(unsafe_code)]
 
 mod common;

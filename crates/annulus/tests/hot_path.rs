@@ -17,7 +17,7 @@ use std::time::Duration;
 
 /// Allocations allowed for growth of the runtime's lists, when more is queued than ever before: on
 /// a busy machine, more may arrive at once than during the warm-up. One allocation per hundred
-/// messages would exceed this.
+/// small messages would exceed this.
 const LISTS: u64 = 32;
 
 async fn ping(client: &mut TcpStream, rounds: usize) -> io::Result<()> {

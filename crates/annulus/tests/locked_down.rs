@@ -1,6 +1,6 @@
 //! A locked-down runtime: its ring accepts only the operations that annulus uses, no other ring can
-//! be created, and annulus works as usual. Each case runs in a separate child process, because the
-//! filter cannot be removed.
+//! be created, and annulus works as usual. Tests that install the filter run in child processes,
+//! because it cannot be removed.
 #![allow(unsafe_code)]
 
 mod common;

@@ -3,8 +3,8 @@
 //!
 //! `cargo run --manifest-path crates/compat/Cargo.toml --example axum -- 127.0.0.1:8080`, then
 //! `curl 127.0.0.1:8080/hello/you`. `axum::serve` limits neither the number of clients nor their
-//! time; `tower::serve`, on annulus alone, does. On ctrl-c or SIGTERM it exits once the requests in
-//! progress have been answered.
+//! time; `tower::serve`, on annulus alone, has settings for both. On ctrl-c or SIGTERM it exits
+//! once the requests in progress have been answered.
 
 use annulus::net::{KeepAlive, ListenOptions};
 use annulus_compat::Incoming;

@@ -90,7 +90,7 @@ async fn answers(address: SocketAddr) -> usize {
     received.windows(12).filter(|window| *window == b"HTTP/1.1 200").count()
 }
 
-/// Settings of a server that take a duration. `all` stands for all of them at once.
+/// Settings of a server that take a duration. `all` means all of them at once.
 const SERVER_LIMITS: [&str; 7] = [
     "header_read_timeout",
     "idle_timeout",

@@ -204,7 +204,6 @@ fn invalid_arguments_are_reported() {
     }
 }
 
-/// The address may come after the options.
 #[test]
 fn address_may_follow_the_options() {
     let mut child = Command::new(examples().join("https"))

@@ -244,7 +244,7 @@ async fn notified(mut session: Session, other: Session) -> Outcome {
     Ok(())
 }
 
-/// Several connections wait for a lock at the same time, until the last one releases it.
+/// Several sessions wait for a lock at the same time, until the last session releases it.
 async fn concurrent(sessions: &[Session]) -> Outcome {
     let (last, waiting) = sessions.split_last().ok_or("no session")?;
     last.client.batch_execute("SELECT pg_advisory_lock(7)").await?;

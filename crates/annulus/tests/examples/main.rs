@@ -128,7 +128,7 @@ mod programs {
         check("unix_echo");
     }
 
-    // The simulated kernel has io_uring only.
+    // The programs below run on a simulated kernel, where `ANNULUS_DRIVER` is ignored.
 
     #[test]
     fn cluster_elects() {

@@ -31,7 +31,7 @@ const PAUSE: Duration = Duration::from_millis(20);
 /// When the faults end, and when an unfinished run fails.
 const CALM_AFTER: Duration = Duration::from_secs(2);
 const LIMIT: Duration = Duration::from_secs(60);
-/// Number of seeds in CI, unless `ANNULUS_SIM_SEEDS` is set.
+/// Number of seeds, unless `ANNULUS_SIM_SEEDS` is set.
 const SEEDS: u64 = 300;
 
 /// A device that syncs in three to four milliseconds, so that faults often come during a sync.

@@ -67,8 +67,8 @@ async fn serve(kind: Journal) -> io::Result<()> {
     }
 }
 
-/// Appends records until the power fails at a random moment, twice. Then the journal must have all
-/// records that were acknowledged, and those only.
+/// Appends records until the power fails at a random moment, twice. After each time, the journal
+/// must have all records that were acknowledged.
 fn cut(seed: u64, kind: Journal) -> io::Result<()> {
     let acknowledged = Rc::new(Cell::new(0));
     let mut disk = Disk::new(Device::default());

@@ -19,8 +19,9 @@ fn connections_of_the_busy_shard_move_and_lose_no_byte() {
     }
 }
 
-/// Serves each of these shards' connections every 10 ms of virtual time for two seconds. Returns
-/// where they are at the end and how often they moved.
+/// Keeps connections on the shards `at`, and counts a request of each every 10 ms of virtual time
+/// for two seconds. Returns the number of connections per shard at the end, and the number of
+/// moves.
 fn settled(shards: usize, at: &[usize]) -> (Vec<usize>, usize) {
     let sim = Sim::builder(1).build();
     let settle = async {

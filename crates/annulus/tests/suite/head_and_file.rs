@@ -1,5 +1,5 @@
 //! A file that is sent after a queued head: both are sent at once, in one send. The head is sent
-//! alone if the file has no pages in memory.
+//! alone if the file cannot be read at once.
 #![allow(unsafe_code)]
 
 use crate::common;
@@ -155,7 +155,7 @@ async fn dropped_when_full() -> io::Result<(TcpStream, TcpStream)> {
     let (mut client, server) = pair().await?;
     {
         let mut copied = pin!(copy_range(&file, .., &mut client));
-        // A turn sends at least one page if there is space, and usually 1 MiB.
+        // While there is space, each turn sends a part of the file, usually 1 MiB.
         for _ in 0..1000 {
             assert!(touch(copied.as_mut()).is_none(), "the copy ended before the socket was full");
             yield_now().await;

@@ -29,8 +29,7 @@ struct Sender {
 }
 
 impl Sender {
-    /// Returns a piece of any size, from a few bytes to more than any bound, and records it as
-    /// sent.
+    /// Returns a piece of up to 150,000 bytes, and records it as sent.
     fn piece(&mut self) -> Vec<u8> {
         let most = self.random.pick(&[16, 1000, 9000, 20_000, 150_000]);
         let len = self.random.between(1, most) as usize;

@@ -22,8 +22,8 @@ pub(crate) fn bytes(from: usize, len: usize) -> Vec<u8> {
     (from..from + len).map(byte).collect()
 }
 
-/// Returns settings from the smallest to the usual ones, and the maximum bytes per direction, which
-/// is small if they arrive one by one.
+/// Returns random settings, from the smallest to the usual ones, and the maximum bytes per
+/// direction, which is lower if a bound is small.
 pub(crate) fn settings(rng: &mut Rng) -> (Builder, usize) {
     let (mut builder, mut most) = (Runtime::builder(), 400_000);
     if rng.bool() {

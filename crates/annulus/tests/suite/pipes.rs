@@ -22,7 +22,7 @@ fn alone() -> MutexGuard<'static, ()> {
     ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Returns a builder for each driver.
+/// Returns a builder for each driver that works on this machine.
 fn builders() -> Vec<Builder> {
     let epoll = Runtime::builder().driver(DriverChoice::Epoll);
     if annulus_ring::Features::detect().is_err() {

@@ -17,7 +17,7 @@ use std::time::Duration;
 /// Time limit, far longer than a datagram takes.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Sends segments that must all arrive in order, although the device refuses them.
+/// Sends segments, also as borrowed bytes, and checks that each arrives, in order.
 async fn transfer(size: usize) -> io::Result<()> {
     let (sender, receiver) = (UdpSocket::bind("127.0.0.1:0")?, UdpSocket::bind("127.0.0.1:0")?);
     for round in 0..5 {

@@ -13,7 +13,7 @@ use tokio::sync::Notify;
 
 const LIMIT: Duration = Duration::from_millis(5);
 
-/// Returns a builder for each driver that works on this machine.
+/// Returns a builder for epoll and one for the default driver.
 fn builders() -> Vec<Builder> {
     let choices = [DriverChoice::Epoll, DriverChoice::Auto];
     choices.map(|choice| Runtime::builder().driver(choice)).to_vec()

@@ -200,8 +200,8 @@ fn the_runtime_ends_in_time_if_memory_is_not_returned() {
         Ok((stream, peer, Instant::now()))
     });
     if let Some((stream, peer, began)) = kept {
-        // `run_on` has ended the runtime, within the grace period and a reset, and without the
-        // linger.
+        // `run_on` has ended the runtime: it waited for the grace period and reset the connection,
+        // but did not wait for the linger.
         assert!(began.elapsed() < Duration::from_secs(20));
         drop((stream, peer));
     }

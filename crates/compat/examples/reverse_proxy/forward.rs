@@ -80,7 +80,7 @@ pub(crate) fn set_upgrade(headers: &mut HeaderMap) {
 }
 
 /// Returns the host of a request. A host in the URI, as in HTTP/2, takes precedence over the header
-/// (RFC 9112, 3.2.2). `None` if an HTTP/1.0 request has no host.
+/// (RFC 9112, 3.2.2). Returns `None` if there is no host and the request is not HTTP/1.1.
 ///
 /// # Errors
 /// Fails if the header is missing in HTTP/1.1, occurs twice, or is not a valid host, because

@@ -340,8 +340,8 @@ fn refuse(status: StatusCode, text: &str) -> Answer {
     response
 }
 
-/// Returns true for GET and HEAD without a body. They change nothing, so it does not matter whether
-/// the upstream has received the first attempt.
+/// Returns true for GET and HEAD without a body or an upgrade. They change nothing, so it does not
+/// matter whether the upstream has received the first attempt.
 fn is_repeatable(request: &Request<Passed>) -> bool {
     matches!(*request.method(), Method::GET | Method::HEAD)
         && request.body().is_end_stream()

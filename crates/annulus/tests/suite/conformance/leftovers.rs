@@ -138,8 +138,8 @@ async fn others_work() -> io::Result<()> {
 }
 
 /// Leaves a future behind on a stream, and then frees the stream while its peer does not read.
-/// Bytes for a copy to the stream arrive before the freeing future is polled for the first time if
-/// `before` is true, and after that otherwise.
+/// Bytes that could be copied to the stream arrive before the freeing begins if `before` is true,
+/// and after that otherwise.
 async fn one_way(begun: Begun, left: Left, freed: Freed, before: bool) -> io::Result<()> {
     // The kernel accepts few bytes while nobody reads, so sends stay in flight for long.
     let (mut stream, mut outside) = UnixOptions::new().send_buffer(10_000).pair()?;

@@ -265,7 +265,7 @@ suite! {
     runtime_end::everything_may_be_in_flight;
 }
 
-/// Copies between two sockets, with such a low threshold that everything long goes through pipes.
+/// Copies between two sockets, with a threshold of one byte for the use of pipes.
 mod splicing {
     use super::*;
 

@@ -131,7 +131,7 @@ impl Mode {
         }
     }
 
-    /// Returns true if the mode can run on this machine. Another test covers a blocked ring.
+    /// Returns true if the mode can run on this machine.
     pub(crate) fn is_available(self) -> bool {
         let real_ring = !self.is_epoll() && self.profile().is_none();
         let has_it = |features: Features| !self.is_zero_copy() || features.has("zero-copy sendmsg");

@@ -9,8 +9,8 @@ use std::future::pending;
 use std::io;
 use std::time::Duration;
 
-/// When the body ends, all of these are in flight: an accept, a connect, receives, unread sends, a
-/// drain, a shutdown, timers.
+/// When the body ends, any of these may be in flight: an accept, connects, receives, unread sends,
+/// a drain, a shutdown, a timer.
 pub(crate) async fn everything_may_be_in_flight() -> io::Result<()> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let address = listener.local_addr()?;

@@ -1,5 +1,4 @@
-//! Hosts on one simulated network: their addresses and names, and every fault that a test can ask
-//! for.
+//! Hosts on one simulated network: their addresses and names, and the faults of the network.
 #![cfg(feature = "sim")]
 
 mod crashes;

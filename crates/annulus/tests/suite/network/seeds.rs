@@ -114,7 +114,8 @@ fn message(panic: &(dyn std::any::Any + Send)) -> &str {
     panic.downcast_ref::<String>().expect("the panic has no text")
 }
 
-/// Runs two clients, the longer of which takes this long, with disturbances of a kind after 100 ms.
+/// Runs two clients, the longer of which takes this long, with disturbances of these kinds. The
+/// first disturbance begins after 100 ms or more.
 fn disturbed(kind: &'static [Disturbance], took: Duration) -> io::Result<()> {
     let network = Network::new(1);
     for time in [took, took / 2] {

@@ -98,7 +98,7 @@ fn until_terminated_also_ends_later_calls() -> io::Result<()> {
         io::Result::Ok(())
     })?;
     network.run()?;
-    // Without a network, no signal arrives, and the error names the task that waits for one.
+    // Without a network, no signal arrives, and the error says that a task waits for one.
     let sim = annulus::sim::Sim::builder(1).build();
     let waits = run_on(&sim, Runtime::builder(), async {
         spawn(until_terminated(pending())).await.expect("the task panicked")

@@ -11,7 +11,7 @@ use std::time::Duration;
 /// How client and server use one connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Exchange {
-    /// The server echoes the leases that it receives.
+    /// The server echoes everything that it receives.
     Echo,
     /// Both sides send their own payload at the same time, and end after it.
     Both,
@@ -98,7 +98,7 @@ impl Plan {
         }
     }
 
-    /// Changes the plan so that every wait is dropped and restarted many times.
+    /// Changes the plan so that each wait is dropped and restarted up to 100 times.
     pub(crate) fn with_many_cancels(self) -> Self {
         Self { cancels: 100, ..self }
     }
@@ -141,7 +141,7 @@ fn stream_plan(random: &mut Random, number: u64, most: u64) -> StreamPlan {
     }
 }
 
-/// Returns the clients that send datagrams, often none.
+/// Returns the plans of UDP clients or of pairs of Unix sockets, often none.
 fn datagram_plans(random: &mut Random) -> Vec<DatagramPlan> {
     let clients = random.pick(&[0, 0, 1, 3]);
     let plan = |key| DatagramPlan {

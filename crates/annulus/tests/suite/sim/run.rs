@@ -22,7 +22,8 @@ pub(crate) struct Run(Rc<Shared>);
 struct Shared {
     plan: Plan,
     random: RefCell<Random>,
-    /// Counts the unfinished clients, and the unfinished connections on the server.
+    /// Counts the unfinished clients, and the server's unfinished connections that receive a whole
+    /// payload.
     latch: Latch,
     bytes: Cell<u64>,
     datagrams: Cell<u64>,

@@ -71,7 +71,7 @@ pub(crate) fn each(
         while let Some(seed) = take(&next, seeds.end) {
             CURRENT.set(Some((test, seed)));
             let ran = catch_unwind(AssertUnwindSafe(|| body(seed, &mut own)));
-            // The other threads stop at the first failure.
+            // After a failure, the other threads take no further seed.
             ran.unwrap_or_else(|panic| {
                 next.store(seeds.end, Ordering::Relaxed);
                 if is_foreign(&*panic) {

@@ -39,8 +39,8 @@ fn read_all(mut peer: std::net::TcpStream) -> Vec<u8> {
     all
 }
 
-/// Ends a runtime whose sends were zero-copy, after `prepare` has hidden something in it that
-/// panics.
+/// Ends a runtime after `prepare` has hidden something in it that panics. On io_uring, its sends
+/// were zero-copy.
 fn end_with<T>(prepare: impl AsyncFn(TcpStream) -> T) {
     let drivers = [DriverChoice::Uring, DriverChoice::Epoll];
     let lends = |features: Features| features.has("zero-copy sendmsg");

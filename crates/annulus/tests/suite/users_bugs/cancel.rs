@@ -122,7 +122,7 @@ fn compio_948_a_lost_wake_strands_a_task() {
     });
 }
 
-/// Another thread's wake starts and ends before this poll returns.
+/// Another thread wakes this task during the first poll, and around the end of the second one.
 async fn woken_while_polled() {
     let mut polls = 0;
     poll_fn(|cx| {
@@ -130,7 +130,7 @@ async fn woken_while_polled() {
         let waker = cx.waker().clone();
         match polls {
             1 => std::thread::spawn(move || waker.wake()).join().unwrap(),
-            // This wake arrives at any time from now on, perhaps while the loop sleeps.
+            // This wake may arrive while the task is polled or while the loop goes to sleep.
             2 => drop(std::thread::spawn(move || waker.wake())),
             _ => return Poll::Ready(()),
         }
