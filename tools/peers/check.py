@@ -89,7 +89,8 @@ def report(name, run, known):
 
 
 def run_all(command, known):
-    """One server for the ordinary checks, each in the state that the previous one left, and another with a low limit."""
+    """Runs the ordinary checks against one server, each in the state that the previous one left, and for streams one more
+    against a server with a low limit of open files. Returns whether all passed."""
 
     def together():
         with server(command) as ready:

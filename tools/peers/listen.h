@@ -1,4 +1,5 @@
-/* Functions shared by the C peers: failing with one line, the address argument, the listening socket, the descriptor limit. */
+/* Functions shared by the C peers: failing with one line, the address argument, the listening socket, the announcement, the
+* descriptor limit, and memory for tables. */
 #ifndef PEERS_LISTEN_H
 #define PEERS_LISTEN_H
 
@@ -144,7 +145,7 @@ static inline void *map_zeroed(size_t bytes)
     return memory;
 }
 
-/* Out of descriptors or memory for a new connection: accepting resumes when a connection closes. */
+/* True if the system has no descriptor or no memory for a new connection. */
 static inline int is_shortage(int error)
 {
     return error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM;

@@ -3,8 +3,8 @@
  *
  * One receive buffer serves every connection and stays in the cache: received bytes are sent at once. Only bytes that the
  * socket does not accept are copied, into the connection's backlog. Until EPOLLOUT has drained it, nothing more is received
- * there, so a connection that does not read holds at most one buffer. EPOLLOUT is registered from the start: an edge occurs
- * only after a send that did not fit, so it costs nothing before, and saves every epoll_ctl later.
+ * there, so a connection that does not read holds at most one buffer. EPOLLOUT is registered from the start, so a backlog
+ * needs no epoll_ctl. It has an edge at the start, and then only after a send that did not fit.
  */
 #define _GNU_SOURCE
 #include "datagrams.h"

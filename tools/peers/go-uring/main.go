@@ -88,7 +88,7 @@ func echo(connection *uringnet.Conn) {
 	}
 }
 
-// Write makes one send, which is short if the socket is full.
+// Sends all bytes. The library's Write makes one send, which is short if the socket is full.
 func send(connection *uringnet.Conn, rest []byte) bool {
 	for len(rest) > 0 {
 		sent, err := connection.Write(rest)

@@ -1,10 +1,10 @@
 /*
  * Small writes on epoll, one thread: everything that is available is collected and sent at once, as an expert would write it.
- * The services are those of ../small-writes.
+ * It has the services `fan-out` and `pieces` of ../small-writes.
  *
- * The publisher's bytes are received into one buffer and sent to each subscriber from there, whole messages only, so nothing is
- * copied unless a socket is full. Bytes that a socket does not accept are kept, and later messages are added to them. A
- * subscriber with more than LIMIT bytes kept is disconnected.
+ * The publisher's bytes are received into one buffer and sent to each subscriber from there, whole messages only. Only an
+ * incomplete message at the end is copied, and bytes that a socket does not accept. These are kept, and later messages or
+ * replies are added to them. If they are then more than LIMIT, the connection is closed.
  */
 #define _GNU_SOURCE
 #include "../listen.h"

@@ -59,7 +59,8 @@ static void pool_add(struct pool *pool, uint32_t bid)
 }
 
 /* The kernel cycles through all buffers in the ring, so they should be few enough to stay in the cache. Their number doubles
- * if a turn takes more than half of them. It shrinks if a turn's large receives have more bytes than stay in the cache. */
+ * if a turn takes more than half of them, unless its large receives show that more would not stay in the cache. It shrinks if
+ * they already have more bytes than stay there. */
 static void pool_fit_depth(struct pool *pool)
 {
     uint32_t warm = pool->large ? (uint32_t)((uint64_t)WARM * pool->taken / pool->large) : BUFFERS;

@@ -101,7 +101,8 @@ static void ring_push(struct ring *ring, struct sqe sqe)
     ring->tail++;
 }
 
-/* If the enter is interrupted or memory is short, the next enter submits the rest. */
+/* An enter that is interrupted, short of memory or refused until completions are read is no failure: the next enter submits
+* the rest. */
 static void ring_enter(struct ring *ring, unsigned wait)
 {
     store_release(ring->sq_tail, ring->tail);

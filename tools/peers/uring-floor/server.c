@@ -8,8 +8,8 @@
  * A connection's receive is multishot and takes buffers from the shared buffer ring. Received bytes are sent from the same
  * memory. A send is first tried eagerly: it does not wait, and posts a completion only if it could not send everything. So a
  * request needs one enter if the server is otherwise idle. If the enter that submitted the send has returned and there is no
- * completion, the send's buffers are returned. Otherwise the rest is sent by a send that waits. At most one send is in flight
- * on a connection, because the bytes of two could interleave.
+ * completion, the send's buffers are returned. If the completion reports that not everything was sent, the rest is sent by a
+ * send that waits. At most one send is in flight on a connection, because the bytes of two could interleave.
  */
 #define _GNU_SOURCE
 #include "datagrams.h"
@@ -94,8 +94,9 @@ static void release_sent(struct server *server, struct connection *c, uint32_t b
     c->queued -= bytes;
 }
 
-/* Closes a connection once nothing of it is in the kernel or in a list, and nothing is left to send. The buffers of a failed
- * connection are returned as soon as no send uses them, because other connections may wait for them. */
+/* Closes a connection that has ended or failed, once nothing of it is in the kernel, in `sends` or in `arms`, and nothing is
+* left to send. The buffers of a failed connection are returned as soon as no send uses them, because other connections may
+* wait for them. */
 static void close_if_done(struct server *server, int fd)
 {
     struct connection *c = &server->connections[fd];
@@ -127,8 +128,8 @@ static void on_accept(struct server *server, const struct cqe *cqe)
     server->accept_wanted = !server->accept_paused;
 }
 
-/* For a slow reader, small pieces share a buffer. Larger ones move to the heap if less than a quarter of the buffers is
- * free. */
+/* For a slow reader, small pieces share a buffer. A piece that is larger or does not fit has its own, or moves to the heap if
+* less than a quarter of the buffers is free. */
 static void on_bytes_blocked(struct pool *pool, struct connection *c, struct chunk *chunk)
 {
     if (queue_absorb(&c->queue, chunk->data, chunk->end))

@@ -59,7 +59,9 @@ impl Default for Options {
 /// The result of [`compare()`].
 #[derive(Clone, Debug, Serialize)]
 pub struct Comparison {
-    /// The overall verdict: worse if any ratio is worse, otherwise better if any is better.
+    /// The overall verdict: worse if any ratio is worse, otherwise better if any is better,
+    /// otherwise the same if all measured ratios are the same and there are any, otherwise
+    /// undecided.
     pub verdict: Verdict,
     /// Differences up to this share are ignored.
     pub margin: f64,

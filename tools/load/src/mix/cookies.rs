@@ -205,7 +205,7 @@ fn without_port(host: &[u8]) -> &[u8] {
     colon.filter(is_port).map_or(host, |colon| &host[..colon])
 }
 
-/// Returns true if the host is the domain or a subdomain of it. An IP address is no subdomain.
+/// Returns true if the host is the domain or a subdomain of it. An IP address is not a subdomain.
 fn is_within(host: &str, domain: &str) -> bool {
     let is_below = |host: &str| host.strip_suffix(domain).is_some_and(|start| start.ends_with('.'));
     host == domain || (is_below(host) && host.parse::<IpAddr>().is_err())

@@ -48,7 +48,8 @@ pub(crate) trait ClientKind: Sized + 'static {
 
 /// A client as its thread's sweep sees it.
 pub(crate) trait ClientHandle {
-    /// Ends a client that has waited longer than the limit, or counts datagrams that have as lost.
+    /// Ends a client that has waited longer than the limit, or counts datagrams that have waited
+    /// longer as lost.
     fn sweep(&mut self, task: &mut JoinHandle<()>, limit: Duration);
 
     /// Handles the end of the window: the client sends nothing more.

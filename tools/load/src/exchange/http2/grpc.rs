@@ -13,7 +13,8 @@ const LAST: u8 = 16;
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct StreamReply {
     pub(super) status: u16,
-    /// `None` for a successful call, and for replies that are not gRPC.
+    /// `None` for a successful call, for replies that are not gRPC, and for a status other than
+    /// 200.
     pub(super) failure: Option<Box<GrpcFailure>>,
 }
 

@@ -1,5 +1,5 @@
-//! Reads and a server on annulus: a task per read in flight and per connection, on io_uring or with
-//! the mode `epoll` on epoll.
+//! The storage contender on annulus, on io_uring or, with the mode `epoll`, on epoll: file reads
+//! with a task per read in flight, and a block server with a task per connection.
 
 use std::io::{self, Error};
 use std::process::ExitCode;

@@ -1,5 +1,6 @@
-//! Reads and a server on compio, io_uring, one thread: a task per read in flight and per
-//! connection. The ring has the flags that compio's documentation recommends.
+//! The storage contender on compio, on io_uring and one thread: file reads with a task per read in
+//! flight, and a block server with a task per connection. The ring has the flags that compio's
+//! documentation recommends.
 
 use std::io::{self, Error};
 use std::mem::MaybeUninit;

@@ -1,5 +1,5 @@
-//! Reads and a server on monoio, io_uring, one thread: a task per read in flight and per
-//! connection.
+//! The storage contender on monoio, on io_uring and one thread: file reads with a task per read in
+//! flight, and a block server with a task per connection.
 
 use std::io;
 use std::process::ExitCode;

@@ -1,4 +1,5 @@
-//! Reads in plain threads, one per read in flight, with blocking calls.
+//! The storage contender with plain threads: file reads with blocking calls, one thread per read in
+//! flight. It has no server.
 
 use std::io;
 use std::os::unix::fs::FileExt;

@@ -1,4 +1,5 @@
-//! Reads and a server on tokio, one thread. Each read is a plain call in `spawn_blocking`. With the
+//! The storage contender on tokio, on one thread: file reads with a task per read in flight, and a
+//! block server with a task per connection. Each read is a plain call in `spawn_blocking`. With the
 //! mode `fs`, the cold and warm reads of jobs are calls of `tokio::fs`, which needs a file per task
 //! because of its cursor. `tokio::fs` has no aligned memory, so direct reads are always plain
 //! calls.
