@@ -35,8 +35,8 @@
 //! - **Sending takes the bytes**: a lease, or any owned buffer. They are sent at the end of the
 //!   turn in one operation. Only many small chunks are copied, to send them together.
 //! - **Operations belong to the socket, not to the future.** A `recv` or `accept` that loses a
-//!   `select!` can be dropped: the next call gets the bytes or the connection. A `send` that has
-//!   been polled completes.
+//!   `select!` can be dropped: the next call gets the bytes or the connection. Bytes that a `send`
+//!   has queued, usually at its first poll, are sent even if it is dropped.
 //!
 //! # What dropping a future does
 //!
@@ -51,18 +51,19 @@
 //! | datagrams: `recv…` | nothing is lost: the next call returns the datagram |
 //! | datagrams: `send…` | nothing is sent |
 //! | `readable`, `writable`, `AsyncFd::async_io` | nothing is lost: a reported readiness is kept |
-//! | `send` | once polled, the chunk is still sent, in order, unless an earlier dropped `send` still fills the queue |
-//! | `AsyncSend::send`, in generic code | nothing of the chunk is sent |
+//! | `send` | a chunk that has been queued, usually by the first poll, is still sent; otherwise nothing is sent |
+//! | `AsyncSend::send`, in generic code | a stream of this crate sends nothing of the chunk; other types may have sent a part |
 //! | `write`, `write_vectored` | nothing was sent or queued |
 //! | `TcpStream::close`, `into_parts`, `into_std` | the stream closes like a dropped one |
 //! | `drain`, `shutdown` | queued bytes are still sent; once polled, `shutdown` completes |
 //! | `nop` | it completes, and its result is discarded |
 //! | reads and writes of files, syncs | once started, it completes; its memory is kept until then |
 //! | calls of a `FileStream` | nothing is lost: the next call shows the bytes that were read, and queued bytes are written, even when the runtime ends |
-//! | `io::copy`, `copy_at_most`, `copy_bidirectional` | a part was copied; between streams and files of this crate nothing is lost, and a second copy continues from there |
+//! | `io::copy`, `copy_at_most`, `copy_bidirectional` | a part was copied; between streams of this crate nothing is lost, and a second copy continues from there. For files, see [`io::copy`](io::copy()) |
 //! | opening a file | the file may still be created or truncated; its descriptor is closed |
 //! | `FileCache::open` | the cache is unchanged, except that a shortage of descriptors may have evicted one of its files |
-//! | `sleep`, `timeout`, `tick` | the timer is removed |
+//! | `sleep`, `timeout` | the timer is removed |
+//! | `Interval::tick` | no tick is lost |
 //! | `JoinHandle` | the task continues, detached |
 //! | `spawn_blocking` | the call continues, detached; if it is aborted before it has begun, it is not made |
 //! | `JoinSet` | its tasks are aborted; dropping `join_next` loses nothing |

@@ -78,8 +78,8 @@ pub enum Policy {
     /// memory after a thousand cached reads may also hold up the loop. The default.
     #[default]
     Adaptive,
-    /// Always off the loop: on the ring, or on a worker thread if the ring cannot make the call
-    /// correctly.
+    /// Always off the loop: on the ring, or on a worker thread if there is no ring or it cannot
+    /// make the call correctly.
     Offload,
 }
 

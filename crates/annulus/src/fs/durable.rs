@@ -36,10 +36,10 @@ impl File {
     /// they can be read at this offset. Other writes may not be durable yet. To make the name of a
     /// new file durable, open its directory as a file and [sync](super::File::sync_all) it.
     ///
-    /// A durable write is one call off the loop (`RWF_DSYNC`), where
-    /// [`write_all_at`](Self::write_all_at) and [`sync_data`](Self::sync_data) may be two. A log
-    /// that collects the records of several tasks and writes them together is durable at the cost
-    /// of one such call per batch.
+    /// A durable write is usually one call (`RWF_DSYNC`), whereas
+    /// [`write_all_at`](Self::write_all_at) and [`sync_data`](Self::sync_data) are two. A log that
+    /// collects the records of several tasks and writes them together is durable at the cost of one
+    /// call per batch.
     ///
     /// If the future is dropped, a call that has not begun is not made. A call that has begun
     /// completes.

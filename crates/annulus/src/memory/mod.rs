@@ -87,7 +87,6 @@ pub(crate) struct Memory {
     is_lowered: bool,
     /// Whether more than half of the limit is in use.
     is_tight: bool,
-    /// Number of paused streams.
     streams_paused: usize,
 }
 

@@ -18,7 +18,7 @@ use std::task::{Context, Poll, Waker};
 
 /// Submits an operation that does nothing and waits for its completion. Like other operations, it
 /// takes a slot, an entry, a completion and a wake-up, so it measures the runtime's cost per
-/// operation, as in `annulus bench nop`. On epoll the driver completes it in the next turn.
+/// operation, as in `annulus bench nop`. On epoll, the driver completes it without the kernel.
 ///
 /// If the future is dropped, the operation still completes and its result is discarded.
 ///

@@ -178,7 +178,6 @@ impl Network {
         Ok(())
     }
 
-    /// Returns true if all clients have ended.
     fn have_clients_ended(&self) -> Result<bool, RunError> {
         let mut all = true;
         for index in 0..self.count() {

@@ -222,7 +222,6 @@ impl Remote {
 #[cfg(feature = "sim")]
 pub(crate) struct LostPanic {
     pub(crate) message: String,
-    /// Where the task was spawned.
     pub(crate) spawned_at: &'static Location<'static>,
 }
 

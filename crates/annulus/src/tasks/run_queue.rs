@@ -96,7 +96,6 @@ pub(crate) struct TaskSnapshot {
     pub(crate) spawned_at: &'static Location<'static>,
     /// Whether the task is in the run queue.
     pub(crate) queued: bool,
-    /// The number of polls.
     pub(crate) polls: u64,
     /// The time of the last poll, or zero if there was none.
     pub(crate) polled_at: Duration,
@@ -148,7 +147,6 @@ impl RunQueue {
         self.time.get()
     }
 
-    /// Returns the number of polls so far.
     pub(crate) fn polls(&self) -> u64 {
         self.polls.get()
     }

@@ -198,7 +198,8 @@ impl UnixOptions {
     /// Creates two streams that are connected to each other.
     ///
     /// # Errors
-    /// If no descriptor is left, or outside a runtime.
+    /// If no descriptor is left, or outside a runtime. `Unsupported` with
+    /// [`descriptors`](Self::descriptors) under a simulated kernel.
     pub fn pair(&self) -> io::Result<(UnixStream, UnixStream)> {
         let core = current::get()?;
         let (one, other) = self.sockets(&core, SocketType::Stream)?;
@@ -250,7 +251,8 @@ impl UnixOptions {
     /// Creates two datagram sockets that are connected to each other.
     ///
     /// # Errors
-    /// If no descriptor is left, or outside a runtime.
+    /// The errors of [`pair`](Self::pair); `InvalidInput` if [`max_datagram`](Self::max_datagram)
+    /// is too large.
     pub fn datagram_pair(&self) -> io::Result<(UnixDatagram, UnixDatagram)> {
         let core = current::get()?;
         let (one, other) = self.sockets(&core, SocketType::Datagram)?;
