@@ -1,8 +1,8 @@
 //! Time: the runtime's clock, sleeps, timeouts and intervals.
 //!
 //! The runtime uses the kernel's clock: monotonic on Linux, virtual in a simulation. A guest may
-//! use the clock of its host instead. Without a periodic tick, the loop sleeps until the nearest
-//! deadline, or indefinitely if there are no timers.
+//! use the clock of its host instead. There is no periodic tick: an idle loop sleeps until the
+//! nearest deadline, or indefinitely if there are no timers.
 
 use crate::runtime::core::Core;
 use crate::runtime::current;

@@ -24,7 +24,7 @@ pub(crate) enum TimerAction {
     Send(SlotId),
     /// Measures the held memory again.
     Memory,
-    /// Checks idle streams.
+    /// Looks for receives that have not ended although their sockets have hung up.
     IdleCheck,
     /// Gives up a connect attempt.
     Connect(SlotId),

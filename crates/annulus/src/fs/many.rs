@@ -1,4 +1,4 @@
-//! Several reads or writes of a file in one call.
+//! Several reads or writes of a file that are started together.
 
 use super::call::StartedCall;
 use super::file::{File, check_offset};

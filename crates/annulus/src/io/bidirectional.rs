@@ -227,7 +227,6 @@ impl OneDirection {
     }
 }
 
-/// Number of progress checks per limit.
 const CHECKS_PER_LIMIT: u32 = 4;
 
 /// Byte counts at one moment. If two of them differ, the copy made progress in between.

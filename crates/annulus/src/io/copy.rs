@@ -24,10 +24,10 @@ const MAX_PIECE_BYTES: usize = 64 * 1024;
 /// target was opened for append.
 ///
 /// From a cached file to a socket of this crate, no bytes are copied in user space (`sendfile`),
-/// unless at most 16 KiB are requested or left in the file. Such a small part is read, and leaves
-/// together with the bytes sent before. Leases received from a stream are written or sent without a
-/// copy. Files can be combined with every type that implements [`AsyncRecv`] or [`AsyncSend`], and
-/// these types with each other.
+/// unless at most 16 KiB are requested or less is left in the file. Such a small part is read, and
+/// leaves together with the bytes sent before. Leases received from a stream are written or sent
+/// without a copy. Files can be combined with every type that implements [`AsyncRecv`] or
+/// [`AsyncSend`], and these types with each other.
 ///
 /// If the peer is gone, the copy fails, but raises no SIGPIPE, unless the program started to handle
 /// that signal after pages of a file were first sent to the socket.

@@ -45,8 +45,8 @@ pub trait AsyncSend {
     fn poll_write(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>>;
 
     /// Returns `Ready` once the accepted bytes will be sent without further calls. Sockets and
-    /// pipes of this crate need no flush and are ready at once. Types that buffer or encrypt bytes
-    /// first pass them on.
+    /// pipes of this crate send them without a flush. Types that buffer or encrypt bytes first pass
+    /// them on.
     ///
     /// # Errors
     /// The errors of [`poll_write`](Self::poll_write).

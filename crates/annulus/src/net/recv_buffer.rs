@@ -42,7 +42,8 @@ struct GatheredLeases {
 /// Received bytes, and the descriptors that arrived with them.
 pub(crate) type Message = (Lease, Vec<OwnedFd>);
 
-/// How many bytes of the next lease are copied behind the first lease, if that is too short.
+/// How many bytes of the next lease are copied behind the first lease, if the first one is too
+/// short.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Gather {
     /// Only the missing bytes, because the caller knows the final length.

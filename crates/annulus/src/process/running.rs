@@ -18,7 +18,6 @@ use std::thread;
 /// Children that neither a handle nor a task awaits.
 static ORPHANS: Mutex<Vec<Child>> = Mutex::new(Vec::new());
 
-/// Reaps the orphans that have ended.
 pub(super) fn reap_orphans() {
     let mut orphans = ORPHANS.lock().unwrap_or_else(PoisonError::into_inner);
     orphans.retain_mut(|child| matches!(child.try_wait(), Ok(None)));

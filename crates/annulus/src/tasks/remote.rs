@@ -136,7 +136,6 @@ impl Remote {
         self.lost_panics.keep();
     }
 
-    /// Returns the panic that was kept, if any.
     #[cfg(feature = "sim")]
     pub(crate) fn lost_panic(&self) -> Option<&LostPanic> {
         self.lost_panics.first()
@@ -208,7 +207,6 @@ impl Remote {
         std::mem::take(&mut inbox.tasks)
     }
 
-    /// Returns true if [`close`](Self::close) has been called.
     pub(crate) fn is_closed(&self) -> bool {
         self.inbox().closed
     }

@@ -116,7 +116,6 @@ impl ChunkQueue {
     }
 }
 
-/// Maximum number of chunks per send.
 pub(crate) const MAX_CHUNKS_PER_SEND: usize = 64;
 
 /// A `struct msghdr` with the vectors it points to, on the heap. It is held by a raw pointer,

@@ -108,7 +108,6 @@ impl SendState {
     }
 }
 
-/// Memory that a send reads.
 pub(crate) enum SendMemory {
     Bytes { buffer: *const u8, len: u32 },
     Vector { header: *const u8 },

@@ -19,7 +19,6 @@ use std::time::Duration;
 
 /// Length of a period. A stream is checked between one and two periods after it last received data.
 const IDLE_CHECK_PERIOD: Duration = Duration::from_secs(2);
-/// Maximum number of sockets per poll.
 const MAX_SOCKETS_PER_POLL: usize = 1024;
 
 /// Streams that received data in this period or the last one. A timer is set while there are any.
