@@ -287,8 +287,8 @@ impl UnixDatagram {
     /// Sends a datagram of borrowed bytes to the peer of a connected socket, without waiting.
     ///
     /// # Errors
-    /// `WouldBlock` if too much is queued: see [`writable`](Self::writable). Otherwise the errors of
-    /// [`send_to`](Self::send_to).
+    /// `WouldBlock` if too much is queued: see [`writable`](Self::writable). Otherwise the errors
+    /// of [`send_to`](Self::send_to).
     pub fn try_send(&self, bytes: &[u8]) -> io::Result<()> {
         self.handle.try_send(bytes, SendMeta::default())
     }
