@@ -141,7 +141,7 @@ async fn forward(
     clients.send_with(query, to).await
 }
 
-/// Returns the answer of an upstream, or an error if nothing listens there.
+/// Returns the answer of an upstream, or an error, for example if nothing listens there.
 async fn ask(upstream: SocketAddr, query: &[u8]) -> io::Result<Lease> {
     let any = if upstream.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
     let socket = UdpSocket::bind(any)?;

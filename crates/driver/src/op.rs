@@ -136,7 +136,8 @@ pub enum MemoryOp {
         /// The address of the `struct msghdr`.
         header: *const u8,
     },
-    /// Sends all bytes, and waits for space if necessary.
+    /// Sends all bytes, and waits for space if necessary. A send of more than 1 GiB, or one that
+    /// fails in the middle, may end with the number of bytes sent so far.
     Send {
         /// The socket to send on.
         fd: Fd,

@@ -65,7 +65,7 @@ fn proxy<S: AsyncRecv + AsyncSend + 'static>(
     })
 }
 
-/// Checks that the copy timed out with these bytes copied, not before the limit and at most a
+/// Checks that the copy timed out with these bytes copied, not before the limit and at most about a
 /// quarter of it later.
 fn assert_timed_out((end, at): End, copied: (u64, u64), last: Instant) {
     let error = end.unwrap_err();
@@ -91,7 +91,7 @@ async fn messages_then_silence<S: AsyncRecv + AsyncSend + 'static>(
         }
         let last = Instant::now();
         let (end, _near, _far) = copied.await.expect("the task panicked");
-        // The last message arrived slightly after its send.
+        // The proxy copied the last message slightly before the client received it.
         assert_timed_out(end, (0, 60), last - SECOND / 100);
     }
     Ok(())

@@ -62,7 +62,7 @@ pub(crate) fn small_ring_settings(rng: &mut Rng) -> (Builder, usize) {
     (builder.memory_limit(MemoryLimit::new(limit)), most)
 }
 
-/// Waits until all tasks and threads have succeeded, up to the time limit.
+/// Waits until all tasks have succeeded, up to the time limit, and then until all threads have.
 pub(crate) async fn end(
     mut tasks: JoinSet<io::Result<()>>,
     threads: Vec<JoinHandle<io::Result<()>>>,

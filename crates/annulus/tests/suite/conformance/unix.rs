@@ -207,7 +207,6 @@ pub(crate) async fn a_slow_receiver_loses_no_datagram() -> io::Result<()> {
     Ok(())
 }
 
-/// One datagram is sent per turn, so at first all drains wait.
 pub(crate) async fn several_tasks_drain_one_socket() -> io::Result<()> {
     let (sender, reader) = UnixDatagram::pair()?;
     let sender = Rc::new(sender);

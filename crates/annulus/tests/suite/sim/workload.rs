@@ -115,7 +115,7 @@ async fn serve(run: Run, listener: TcpListener) -> io::Result<()> {
 async fn serve_one(run: Run, stream: TcpStream) -> io::Result<()> {
     let (half, other) = stream.split();
     let (mut reader, writer) = (Reader::new(&run, half), Writer::new(&run, other));
-    // No number arrives if the client gave up connecting or was aborted before it sent one.
+    // Some clients send no number, for example after they gave up connecting.
     let Ok(Some(number)) = reader.number().await else { return Ok(()) };
     let plan = run.stream_plan(number as usize);
     match plan.exchange {
