@@ -197,8 +197,9 @@ impl Chunk {
     #[inline]
     pub(crate) fn retire(self, spares: &mut Spares, deferred: &mut DeferredDrops) {
         match self.0 {
-            // Handles the common case first.
+            // The common cases come first.
             ChunkRepr::Lease(lease) => drop(lease),
+            ChunkRepr::Static(_) => {}
             other => Self(other).retire_other(spares, deferred),
         }
     }

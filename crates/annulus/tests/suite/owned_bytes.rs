@@ -97,19 +97,22 @@ fn every_kind_is_sent_and_written_without_a_copy() {
     });
 }
 
-/// A queue entry per small chunk costs more than copying it behind others.
+/// A queue entry per small chunk costs more than copying it behind its neighbour.
 #[test]
-fn small_chunks_behind_two_others_are_copied_together() {
+fn small_neighbours_in_the_queue_are_copied_together() {
     on_each_driver(async || {
         let (mut client, mut server) = pair().await?;
-        for (size, copied) in [(1, 18), (128, 18 * 128), (1024, 18 * 1024), (1025, 0)] {
+        let equal = |size| (vec![size; 20], if size <= 1024 { 20 * size } else { 0 });
+        let mixed = (vec![1025, 10, 20, 30, 1025, 10, 1025, 0, 10], 10 + 20 + 30);
+        for (sizes, copied) in [equal(1), equal(128), equal(1024), equal(1025), mixed] {
             let before = counted().copied_bytes;
-            for number in 0..20 {
-                client.send(vec![number; size]).await?;
+            let chunks = || sizes.iter().zip(0_u8..).map(|(size, number)| vec![number; *size]);
+            for chunk in chunks() {
+                client.send(chunk).await?;
             }
             client.drain().await?;
-            assert_eq!(counted().copied_bytes - before, copied, "chunks of {size} bytes");
-            let sent: Vec<u8> = (0..20).flat_map(|number| vec![number; size]).collect();
+            assert_eq!(counted().copied_bytes - before, copied as u64, "chunks of {sizes:?} bytes");
+            let sent: Vec<u8> = chunks().flatten().collect();
             assert_eq!(receive(&mut server, sent.len()).await?, sent);
         }
         Ok(())

@@ -3,7 +3,6 @@
 #![allow(unsafe_code)]
 
 use crate::bytes::chunk::Chunk;
-use crate::bytes::chunk::Spares;
 use annulus_kernel::{IoVec, MsgHeader};
 use std::collections::VecDeque;
 use std::mem;
@@ -72,37 +71,16 @@ impl ChunkQueue {
         usize::from(self.first.is_some()) + self.rest.as_ref().map_or(0, |rest| rest.len())
     }
 
-    /// Returns the last chunk's buffer, to append to it, if there are at least two chunks. Returns
-    /// `None` if the buffer is not the runtime's own, or if the chunk is one of the first `flying`,
-    /// which the kernel reads.
+    /// Returns the last chunk, unless it is one of the first `flying` chunks, which the kernel
+    /// reads.
     #[inline]
-    pub(super) fn joining_buffer(&mut self, flying: u8) -> Option<&mut Vec<u8>> {
-        let rest = self.rest.as_mut().filter(|rest| rest.len() >= usize::from(flying))?;
-        rest.back_mut()?.copied_mut()
-    }
-
-    /// Copies bytes to the end of the queue: into the last chunk, if the runtime owns its buffer
-    /// and it is not one of the first `flying` chunks, which the kernel reads. Returns the number
-    /// of bytes of memory added.
-    pub(super) fn push_copy<'a>(
-        &mut self,
-        spares: &mut Spares,
-        flying: u8,
-        bytes: impl Iterator<Item = &'a [u8]>,
-    ) -> usize {
-        let at_rest = self.len() > usize::from(flying);
-        let last = self.rest.as_mut().and_then(|rest| rest.back_mut()).or(self.first.as_mut());
-        if let Some(buffer) = last.filter(|_| at_rest).and_then(Chunk::copied_mut) {
-            let before = buffer.len();
-            bytes.for_each(|part| buffer.extend_from_slice(part));
-            return buffer.len() - before;
+    pub(super) fn last_at_rest(&mut self, flying: u8) -> Option<&mut Chunk> {
+        let flying = usize::from(flying);
+        match self.rest.as_mut().filter(|rest| !rest.is_empty()) {
+            Some(rest) if rest.len() >= flying => rest.back_mut(),
+            None if flying == 0 => self.first.as_mut(),
+            _ => None,
         }
-        let mut buffer = spares.take();
-        bytes.for_each(|part| buffer.extend_from_slice(part));
-        let chunk = Chunk::copied(buffer);
-        let weight = chunk.weight();
-        self.push(chunk);
-        weight
     }
 
     /// Returns the unsent bytes of each chunk. The first `gone` bytes of the first chunk have been

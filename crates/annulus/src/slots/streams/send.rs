@@ -33,10 +33,9 @@ const RETRY_DELAY: Duration = Duration::from_millis(5);
 /// Maximum size of a chunk that is copied to the end of the queue while the peer makes no room.
 /// Otherwise each chunk would keep a buffer or an allocation.
 const MAX_WAITING_COPY_BYTES: usize = 8 * 1024;
-/// Maximum size of a chunk that is copied to the end of a queue of [`MIN_JOINING_CHUNKS`] or more,
-/// although the peer keeps up: a queue entry and a vector per chunk cost more than the copy.
+/// Maximum size of a chunk that is joined with the chunk before it, although the peer keeps up: a
+/// queue entry and a vector per chunk cost more than the copy.
 const MAX_JOINED_CHUNK_BYTES: usize = 1024;
-const MIN_JOINING_CHUNKS: usize = 2;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum SendPhase {
@@ -181,18 +180,6 @@ impl Stream {
         self.list_send(shared);
     }
 
-    /// Returns true if the chunk should be copied to the end of the queue, which is not empty.
-    fn is_copied(&self, chunk: &Chunk) -> bool {
-        let max_bytes = if self.tx.is_waiting() {
-            MAX_WAITING_COPY_BYTES
-        } else if self.tx.queue.len() >= MIN_JOINING_CHUNKS {
-            MAX_JOINED_CHUNK_BYTES
-        } else {
-            return false;
-        };
-        chunk.len() <= max_bytes && chunk.control().is_empty()
-    }
-
     /// Queues a chunk behind unsent bytes. Drops an empty chunk.
     #[inline(never)]
     fn enqueue_behind(
@@ -203,18 +190,22 @@ impl Stream {
     ) {
         let (bytes, is_plain) = (chunk.as_ref(), chunk.control().is_empty());
         let (len, tx) = (bytes.len(), &mut self.tx);
+        let last = tx.queue.last_at_rest(tx.flying_chunks);
+        let is_small = len <= MAX_JOINED_CHUNK_BYTES && is_plain;
         // The usual case for many small chunks comes first.
-        if len <= MAX_JOINED_CHUNK_BYTES
-            && is_plain
-            && let Some(buffer) = tx.queue.joining_buffer(tx.flying_chunks)
-        {
+        if is_small && let Some(buffer) = last.and_then(Chunk::copied_mut) {
             buffer.extend_from_slice(bytes);
             tx.bytes += len;
             state.memory.meter.add(len);
             state.driver.counters().copied_bytes += len as u64;
             self.list_send(shared);
         } else if len > 0 {
-            if !self.is_copied(&chunk) {
+            let is_copied = if tx.is_waiting() {
+                len <= MAX_WAITING_COPY_BYTES && is_plain
+            } else {
+                is_small && self.join_last(state)
+            };
+            if !is_copied {
                 return self.push(shared, state, chunk);
             }
             self.enqueue_copy(shared, state, len, iter::once(chunk.as_ref()));
@@ -222,6 +213,29 @@ impl Stream {
         chunk.retire(&mut state.spares, &mut state.deferred);
     }
 
+    /// Copies the last chunk into a buffer of the runtime if it is small and not in flight, so
+    /// that the next chunk can be appended. Returns false if it stays as it is.
+    fn join_last(&mut self, state: &mut LoopState) -> bool {
+        let tx = &mut self.tx;
+        let last = tx.queue.last_at_rest(tx.flying_chunks);
+        // The sent bytes of the first chunk are counted from its start.
+        let Some(last) = last.filter(|last| {
+            last.len() <= MAX_JOINED_CHUNK_BYTES && last.control().is_empty() && tx.first_sent == 0
+        }) else {
+            return false;
+        };
+        let mut buffer = state.spares.take();
+        buffer.extend_from_slice(last.as_ref());
+        state.driver.counters().copied_bytes += buffer.len() as u64;
+        let joined = Chunk::copied(buffer);
+        state.memory.meter.add(joined.weight());
+        let replaced = mem::replace(last, joined);
+        replaced.retire_queued(&state.memory.meter, &mut state.spares, &mut state.deferred);
+        true
+    }
+
+    /// Copies `count` bytes to the end of the queue: into the last chunk, if the runtime owns its
+    /// buffer and the kernel does not read it.
     pub(super) fn enqueue_copy<'a>(
         &mut self,
         shared: &mut StreamResources,
@@ -232,7 +246,17 @@ impl Stream {
         let tx = &mut self.tx;
         state.driver.counters().copied_bytes += count as u64;
         tx.bytes += count;
-        state.memory.meter.add(tx.queue.push_copy(&mut state.spares, tx.flying_chunks, bytes));
+        let last = tx.queue.last_at_rest(tx.flying_chunks);
+        if let Some(buffer) = last.and_then(Chunk::copied_mut) {
+            bytes.for_each(|part| buffer.extend_from_slice(part));
+            state.memory.meter.add(count);
+        } else {
+            let mut buffer = state.spares.take();
+            bytes.for_each(|part| buffer.extend_from_slice(part));
+            let chunk = Chunk::copied(buffer);
+            state.memory.meter.add(chunk.weight());
+            tx.queue.push(chunk);
+        }
         self.list_send(shared);
     }
 
