@@ -75,7 +75,7 @@ async fn pass_on(mut lines: Receiver<SharedBytes>, here: SendGroup) {
 }
 
 async fn chat(stream: TcpStream, peer: SocketAddr, room: Rc<Room>) -> io::Result<()> {
-    let (mut from, to) = stream.split();
+    let (mut from, to) = stream.into_split();
     let member = room.here.add(&to);
     let mut lines = (&mut from).lines(LIMIT);
     // Also ends when the group disconnects the client because it does not read.

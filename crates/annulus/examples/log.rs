@@ -161,7 +161,7 @@ async fn serve(
         stream.write_all(&answers).await?;
         answers.clear();
         if let Some(offset) = follows {
-            let (mut from, mut to) = stream.split();
+            let (mut from, mut to) = stream.into_split();
             let sends = stop.run_until_cancelled(follow(&mut to, &log, offset));
             // Whatever a consumer sends, even the end of its side, ends its connection.
             select(pin!(sends), pin!(from.recv())).await;

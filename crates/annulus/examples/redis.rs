@@ -73,7 +73,7 @@ async fn refuse(mut stream: TcpStream) -> io::Result<()> {
 }
 
 async fn serve(stream: TcpStream, store: Rc<RefCell<Store>>) -> io::Result<()> {
-    let (mut from, to) = stream.split();
+    let (mut from, to) = stream.into_split();
     let client = Client { to, version: 2, memberships: Vec::new() };
     let Served { client, store } = &mut Served { client, store };
     let (mut wanted, mut out, mut command) = (1, Vec::new(), Command::default());

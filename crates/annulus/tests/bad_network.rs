@@ -187,7 +187,7 @@ fn client() {
 async fn one_client(number: usize) -> io::Result<()> {
     let stream = connect().await?;
     let sent = pattern(BYTES + number);
-    let (mut receiving, mut sending) = stream.split();
+    let (mut receiving, mut sending) = stream.into_split();
     let outgoing = sent.clone();
     let sender = spawn(async move {
         for piece in outgoing.chunks(10_000 + number) {

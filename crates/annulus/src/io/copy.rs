@@ -39,10 +39,10 @@ const MAX_PIECE_BYTES: usize = 64 * 1024;
 /// # annulus::run(async {
 /// let (client, server) = UnixStream::pair()?;
 /// annulus::spawn(async move {
-///     let (mut from, mut to) = server.split();
+///     let (mut from, mut to) = server.into_split();
 ///     copy(&mut from, &mut to).await
 /// });
-/// let (mut echo, mut requests) = client.split();
+/// let (mut echo, mut requests) = client.into_split();
 /// requests.send("hello").await?;
 /// drop(requests);
 /// let mut answer = Vec::new();

@@ -289,7 +289,7 @@ fn receives(held: usize, hoarded: usize) {
     let ran = run_on(&sim, builder.memory_limit(limit.clone()), async {
         let listener = TcpListener::bind("127.0.0.1:7000")?;
         let (mut client, server) = pair(&listener).await?;
-        let (mut receiving, mut sending) = server.split();
+        let (mut receiving, mut sending) = server.into_split();
         sending.send(vec![7; held]).await?;
         let (_other, mut hoarder) = pair(&listener).await?;
         let hoarder = spawn(async move { hoarder.send(vec![7; hoarded]).await });

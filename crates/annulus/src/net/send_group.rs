@@ -110,7 +110,7 @@ pub struct GroupCounts {
 /// # annulus::run(async {
 /// let group = SendGroup::new(SlowMembers::Disconnect);
 /// let (stream, mut peer) = UnixStream::pair()?;
-/// let (_receiving, sending) = stream.split();
+/// let (_receiving, sending) = stream.into_split();
 /// group.add(&sending);
 ///
 /// // Any shard can send on this channel. A task of this shard passes the messages on to its group.

@@ -33,7 +33,7 @@ use std::task::{Context, Poll};
 ///
 /// # annulus::run(async {
 /// let (stream, mut peer) = UnixStream::pair()?;
-/// let (receiving, mut sending) = stream.split();
+/// let (receiving, mut sending) = stream.into_split();
 /// let counting = annulus::spawn(count(receiving));
 /// sending.send("meanwhile").await?;
 /// assert_eq!(&*peer.recv().await?.unwrap(), b"meanwhile");
@@ -186,7 +186,7 @@ impl RecvHalf {
 ///
 /// # annulus::run(async {
 /// let (stream, mut peer) = UnixStream::pair()?;
-/// let (mut receiving, mut sending) = stream.split();
+/// let (mut receiving, mut sending) = stream.into_split();
 /// sending.send("last words").await?;
 /// drop(sending);
 /// assert_eq!(&*peer.recv().await?.unwrap(), b"last words");
@@ -438,7 +438,7 @@ impl Family {
 ///
 /// # annulus::run(async {
 /// let (stream, _peer) = UnixStream::pair()?;
-/// let (receiving, sending) = stream.split();
+/// let (receiving, sending) = stream.into_split();
 /// let error = TcpStream::reunite(receiving, sending).unwrap_err();
 /// let stream = UnixStream::reunite(error.receiving, error.sending).expect("halves of one stream");
 /// # drop(stream);

@@ -27,8 +27,8 @@ use std::time::Duration;
 /// its queue is empty, at the latest when the runtime's [linger](crate::Builder::linger) is over.
 /// [`abort`](Self::abort) discards the queue.
 ///
-/// One task at a time may wait to receive, and one to send. [`split`](Self::split) gives each
-/// direction its own handle.
+/// One task at a time may wait to receive, and one to send. [`into_split`](Self::into_split)
+/// gives each direction its own handle.
 ///
 /// ```
 /// use annulus::net::{TcpListener, TcpStream};
@@ -466,12 +466,15 @@ impl TcpStream {
 
     /// Splits the stream into a receiving and a sending half, for two tasks. The stream closes when
     /// both halves have been dropped. Dropping the sending half alone closes the sending direction.
-    pub fn split(self) -> (RecvHalf, SendHalf) {
+    pub fn into_split(self) -> (RecvHalf, SendHalf) {
         let handle = Rc::new(self.handle);
         (RecvHalf::new(handle.clone(), self.unread), SendHalf::new(handle))
     }
 
     /// Rejoins the two halves of a stream.
+    ///
+    /// In tokio this is a method of the halves. Here TCP and Unix streams have the same halves, so
+    /// the caller names the type of the stream.
     ///
     /// # Errors
     /// If the halves belong to different streams or to a Unix stream, or if the runtime has ended.

@@ -151,7 +151,7 @@ fn queued_sends_arrive_in_order() {
         let (stream, mut peer) = half_pair().await?;
         let expected = pattern(6 << 20);
         let sent = expected.clone();
-        let (mut receiving, mut sending) = stream.split();
+        let (mut receiving, mut sending) = stream.into_split();
         let reader = std::thread::spawn(move || {
             let mut got = vec![0; 6 << 20];
             peer.read_exact(&mut got).map(|()| got)

@@ -156,7 +156,7 @@ async fn receive_every_way() -> io::Result<()> {
     drop(client);
     receive_from(server).await?;
     receive_from(sent().await?).await?;
-    receive_from(sent().await?.split().0).await?;
+    receive_from(sent().await?.into_split().0).await?;
     receive_from(FromTokio::new(sent().await?)).await?;
     receive_from(SENT.as_bytes()).await?;
     let scratch = Scratch::new()?;

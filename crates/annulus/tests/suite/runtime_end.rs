@@ -45,7 +45,7 @@ fn shutdown_drops_every_waiting_task() {
 
 #[test]
 fn halves_that_outlive_the_runtime_return_errors() {
-    let (receiving, sending) = run(pair()).0.split();
+    let (receiving, sending) = run(pair()).0.into_split();
     let error = TcpStream::reunite(receiving, sending).unwrap_err();
     assert!(error.to_string().contains("the runtime has ended"), "{error}");
 }

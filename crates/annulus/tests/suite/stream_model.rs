@@ -127,13 +127,13 @@ trait AsyncStreamHalves: Sized {
 
 impl AsyncStreamHalves for TcpStream {
     fn halves(self) -> (impl AsyncRecv + 'static, impl AsyncSend + 'static) {
-        self.split()
+        self.into_split()
     }
 }
 
 impl AsyncStreamHalves for UnixStream {
     fn halves(self) -> (impl AsyncRecv + 'static, impl AsyncSend + 'static) {
-        self.split()
+        self.into_split()
     }
 }
 
@@ -170,7 +170,7 @@ async fn traffic(mut rng: Rng, most: usize, together: u64, has_threads: bool) ->
             2 if has_threads => {
                 let listener = TcpListener::bind("127.0.0.1:0")?;
                 threads.push(with_a_std_echo(listener.local_addr()?));
-                let (from, to) = listener.accept().await?.0.split();
+                let (from, to) = listener.accept().await?.0.into_split();
                 let total = rng.usize(..most);
                 tasks.spawn(send(to, total, rng.fork()));
                 tasks.spawn(receive(from, total, rng.fork()));

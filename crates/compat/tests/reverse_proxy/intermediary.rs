@@ -269,7 +269,7 @@ fn early_response_reaches_the_client() {
             client
                 .send(format!("POST / HTTP/1.1\r\ncontent-length: 9000000\r\n{CLOSE_HEADERS}"))
                 .await?;
-            let (mut receiver, mut sender) = client.split();
+            let (mut receiver, mut sender) = client.into_split();
             let upload = async {
                 for _ in 0..90 {
                     if sender.send(vec![0; 100_000]).await.is_err() {

@@ -78,7 +78,7 @@ fn upload_times_out_when_the_upstream_stops_reading() {
         client
             .send(format!("POST / HTTP/1.1\r\ncontent-length: 99000000\r\n{CLOSE_HEADERS}"))
             .await?;
-        let (mut receiver, mut sender) = client.split();
+        let (mut receiver, mut sender) = client.into_split();
         let upload = async { while sender.send(vec![0; 100_000]).await.is_ok() {} };
         let answer = async {
             let mut answer = Vec::new();

@@ -370,12 +370,12 @@ impl UnixStream {
 
     /// Splits the stream into a receiving and a sending half, for two tasks. The stream closes when
     /// both halves have been dropped. Dropping the sending half alone closes the sending direction.
-    pub fn split(self) -> (RecvHalf, SendHalf) {
+    pub fn into_split(self) -> (RecvHalf, SendHalf) {
         let handle = Rc::new(self.handle);
         (RecvHalf::new(handle.clone(), self.unread), SendHalf::new(handle))
     }
 
-    /// Rejoins the two halves of a stream.
+    /// Rejoins the two halves of a stream. See [`TcpStream::reunite`](crate::net::TcpStream::reunite).
     ///
     /// # Errors
     /// If the halves belong to different streams or to a TCP stream, or if the runtime has ended.

@@ -70,7 +70,7 @@ pub(crate) async fn a_peek_that_was_ready_is_ready_again() -> io::Result<()> {
             io::Result::Ok(server)
         };
         look_often(&mut streams().await?, text.as_bytes()).await?;
-        look_often(&mut streams().await?.split().0, text.as_bytes()).await?;
+        look_often(&mut streams().await?.into_split().0, text.as_bytes()).await?;
         let mut slice = text.as_bytes();
         look_often(&mut slice, text.as_bytes()).await?;
         look_often(&mut FromTokio::new(streams().await?), text.as_bytes()).await?;
@@ -244,7 +244,7 @@ pub(crate) async fn shown_bytes_move_with_the_stream() -> io::Result<()> {
     client.send("ab").await?;
     assert_eq!(moved.peek(10).await?, b"23456789ab");
     moved.consume(3);
-    let (mut receiving, _sending) = moved.split();
+    let (mut receiving, _sending) = moved.into_split();
     assert_eq!(receiving.fill_buf().await?, b"56789ab");
     receiving.consume(5);
     client.shutdown().await?;

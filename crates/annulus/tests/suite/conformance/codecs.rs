@@ -22,7 +22,7 @@ pub(crate) async fn messages_are_echoed() -> io::Result<()> {
         let (sink, stream) = Framed::new(server, LengthDelimitedCodec::new()).split();
         stream.map_ok(BytesMut::freeze).forward(sink).await
     });
-    let (receiving, sending) = client.split();
+    let (receiving, sending) = client.into_split();
     let sender = spawn(async move {
         let mut sending = FramedWrite::new(sending, LengthDelimitedCodec::new());
         for message in messages() {

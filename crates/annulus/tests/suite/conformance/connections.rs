@@ -247,7 +247,7 @@ pub(crate) async fn sockets_are_blocking_as_standard_streams_of_a_child() -> io:
         sockets.push((stream.into_parts().await?.socket, what));
     }
     sockets.push((one.into_parts().await?.socket, "a pair"));
-    let halves = other.split();
+    let halves = other.into_split();
     let whole =
         UnixStream::reunite(halves.0, halves.1).expect("the halves belong to different streams");
     sockets.push((whole.into_parts().await?.socket, "two halves"));

@@ -151,7 +151,7 @@ fn proxy(mut near: TcpStream, mut far: TcpStream) -> JoinHandle<io::Result<(u64,
 
 /// Sends a whole text and the end while receiving up to the end.
 async fn exchange(stream: TcpStream, text: Vec<u8>) -> io::Result<Vec<u8>> {
-    let (mut receiving, mut sending) = stream.split();
+    let (mut receiving, mut sending) = stream.into_split();
     let sends = spawn(async move {
         for piece in text.chunks(7919) {
             sending.send(piece.to_vec()).await?;
@@ -166,8 +166,8 @@ async fn exchange(stream: TcpStream, text: Vec<u8>) -> io::Result<Vec<u8>> {
 
 pub(crate) async fn halves_are_copied() -> io::Result<()> {
     let ((client, mut server), (near, far)) = proxied().await?;
-    let (mut from, _to_client) = near.split();
-    let (_from_server, mut to) = far.split();
+    let (mut from, _to_client) = near.into_split();
+    let (_from_server, mut to) = far.into_split();
     let text = pattern(200_000);
     let sent = spawn(exchange(client, text.clone()));
     let copied = spawn(async move { copy(&mut from, &mut to).await });

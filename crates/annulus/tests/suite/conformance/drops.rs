@@ -38,7 +38,7 @@ pub(crate) async fn a_dropped_stream_sends_accepted_bytes() -> io::Result<()> {
 pub(crate) async fn halves_may_be_dropped_in_any_order() -> io::Result<()> {
     for receiving_first in [true, false] {
         let (client, mut server) = pair().await?;
-        let (mut receiving, mut sending) = client.split();
+        let (mut receiving, mut sending) = client.into_split();
         assert!(touch(receiving.recv()).is_none());
         sending.send("all of it").await?;
         if receiving_first {

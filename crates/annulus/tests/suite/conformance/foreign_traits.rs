@@ -62,7 +62,7 @@ pub(crate) mod futures {
             let (client, server) = UnixStream::pair()?;
             let server = spawn(serve(server.compat(), by_buffer));
             let sent = pattern(LEN);
-            let (receiving, sending) = client.split();
+            let (receiving, sending) = client.into_split();
             let (receiver, mut sending) = (receive_all(receiving), sending.compat_write());
             AsyncWriteExt::write_all(&mut sending, &sent).await?;
             AsyncWriteExt::flush(&mut sending).await?;
@@ -75,7 +75,7 @@ pub(crate) mod futures {
 
     pub(crate) async fn halves_are_copied_in_place_by_futures() -> io::Result<()> {
         let (client, server) = pair().await?;
-        let (receiving, sending) = server.split();
+        let (receiving, sending) = server.into_split();
         let (receiving, mut sending) = (receiving.compat(), sending.compat_write());
         let mut client = client.compat();
         let server = spawn(async move {
@@ -118,7 +118,7 @@ pub(crate) mod tokio {
             io::Result::Ok(copied)
         });
         let sent = pattern(LEN);
-        let (receiving, mut sending) = client.split();
+        let (receiving, mut sending) = client.into_split();
         let receiver = receive_all(receiving);
         AsyncWriteExt::write_all(&mut sending, &sent).await?;
         AsyncWriteExt::shutdown(&mut sending).await?;
@@ -151,7 +151,7 @@ pub(crate) mod tokio {
             spawn(serve_lengths(unix_server)),
         ];
         ask(tcp_client).await?;
-        let (receiving, sending) = unix_client.split();
+        let (receiving, sending) = unix_client.into_split();
         ask(join(receiving, sending)).await?;
         for server in servers {
             server.await.expect("the task panicked")?;
@@ -182,7 +182,7 @@ pub(crate) mod tokio {
         let (client, mut server) = pair().await?;
         let sent = pattern(30_000);
         let text = sent.clone();
-        let sender = spawn(send_slowly(client.split().1, text));
+        let sender = spawn(send_slowly(client.into_split().1, text));
         let (mut got, mut buf) = (Vec::new(), [0; 300]);
         let mut waits = [0, 5, 40, 300].into_iter().map(Duration::from_micros).cycle();
         loop {

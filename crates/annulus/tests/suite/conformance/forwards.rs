@@ -56,7 +56,7 @@ pub(crate) async fn messages_pass_without_the_task() -> io::Result<()> {
 pub(crate) async fn a_copy_of_halves_passes_messages_without_the_task() -> io::Result<()> {
     let (mut client, near) = pair().await?;
     let echo = spawn(async move {
-        let (mut from, mut to) = near.split();
+        let (mut from, mut to) = near.into_split();
         let (mut copy, mut polls) = (pin!(copy(&mut from, &mut to)), 0);
         let copied = poll_fn(|cx| {
             polls += 1;
@@ -262,7 +262,7 @@ pub(crate) async fn a_chain_passes_bytes_and_ends() -> io::Result<()> {
     talk(&mut client, &mut last).await?;
     let text = pattern(300_000);
     let expected = text.clone();
-    let (from_client, mut to_proxy) = client.split();
+    let (from_client, mut to_proxy) = client.into_split();
     let sent = spawn(async move {
         to_proxy.send(text).await?;
         to_proxy.shutdown().await
@@ -304,7 +304,7 @@ pub(crate) async fn a_target_that_does_not_read_stops_its_source() -> io::Result
     let ((client, mut near), (mut far, mut server)) = (pair().await?, pair().await?);
     let copied = spawn(async move { copy_bidirectional(&mut near, &mut far).await });
     let text = pattern(4 << 20);
-    let (mut from_near, mut to_near) = client.split();
+    let (mut from_near, mut to_near) = client.into_split();
     let expected = text.clone();
     let sent = spawn(async move {
         for piece in text.chunks(50_000) {

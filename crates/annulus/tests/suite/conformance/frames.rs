@@ -289,7 +289,7 @@ pub(crate) async fn a_partial_frame_before_the_end_is_an_error() -> io::Result<(
             let end = || if resets { client.abort() } else { drop(client) };
             let kind = match split {
                 false => read_a_part(server, end).await?,
-                true => read_a_part(server.split().0, end).await?,
+                true => read_a_part(server.into_split().0, end).await?,
             };
             let expected =
                 if resets { ErrorKind::ConnectionReset } else { ErrorKind::UnexpectedEof };

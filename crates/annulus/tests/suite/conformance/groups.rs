@@ -20,7 +20,7 @@ struct Joined {
 
 async fn join(group: &SendGroup) -> io::Result<Joined> {
     let (stream, peer) = pair().await?;
-    let (receiving, sending) = stream.split();
+    let (receiving, sending) = stream.into_split();
     let id = group.add(&sending);
     Ok(Joined { receiving, sending, peer, id })
 }

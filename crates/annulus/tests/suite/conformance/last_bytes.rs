@@ -32,7 +32,7 @@ pub(crate) async fn bytes_before_a_shutdown_arrive_after_the_drop() -> io::Resul
         let reading = read_and_disturb(server);
         client.send(pattern(LEN)).await?;
         if halves {
-            let (receiving, mut sending) = client.split();
+            let (receiving, mut sending) = client.into_split();
             sending.shutdown().await?;
             drop((receiving, sending));
         } else {

@@ -116,7 +116,7 @@ async fn free(freed: Freed, mut stream: UnixStream) {
         Freed::IntoParts => _ = stream.into_parts().await,
         Freed::DroppedIntoParts => _ = touch(stream.into_parts()),
         Freed::Reunite => {
-            let (receiving, sending) = stream.split();
+            let (receiving, sending) = stream.into_split();
             drop(UnixStream::reunite(receiving, sending));
         }
     }

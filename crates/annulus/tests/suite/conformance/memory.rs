@@ -29,7 +29,7 @@ fn text(stream: usize) -> Vec<u8> {
 
 /// Sends a text in pieces, and shuts down.
 async fn write(client: TcpStream, stream: usize) -> io::Result<RecvHalf> {
-    let (receiving, mut sending) = client.split();
+    let (receiving, mut sending) = client.into_split();
     for piece in text(stream).chunks(10_000) {
         sending.send(piece.to_vec()).await?;
     }
@@ -90,7 +90,7 @@ pub(crate) async fn ends_that_both_send_and_read_progress() -> io::Result<()> {
         for _ in 0..pairs {
             let (one, other) = UnixStream::pair()?;
             for stream in [one, other] {
-                let (mut receiving, mut sending) = stream.split();
+                let (mut receiving, mut sending) = stream.into_split();
                 spawn(async move {
                     for _ in 0..PIECES {
                         sending.send(vec![7; piece]).await?;

@@ -31,7 +31,7 @@ async fn fill(sending: &mut SendHalf, bytes: &[u8]) -> io::Result<usize> {
 
 pub(crate) async fn a_slow_reader_blocks_the_writer() -> io::Result<()> {
     let (client, mut server) = pair().await?;
-    let (_receiving, mut sending) = client.split();
+    let (_receiving, mut sending) = client.into_split();
     let text = pattern(PLENTY);
     // One byte arms the receive; then no task reads.
     sending.send(vec![0]).await?;
@@ -58,7 +58,7 @@ pub(crate) fn pages(builder: Builder) -> Builder {
 /// Counts unread bytes with polls in a row, between which nothing can arrive.
 pub(crate) async fn unread_bytes_are_bounded() -> io::Result<()> {
     let (client, mut server) = pair().await?;
-    let (_receiving, mut sending) = client.split();
+    let (_receiving, mut sending) = client.into_split();
     sending.send(vec![0]).await?;
     receive(&mut server, 1).await?;
     fill(&mut sending, &pattern(PLENTY)).await?;

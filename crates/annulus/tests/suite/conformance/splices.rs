@@ -79,10 +79,10 @@ pub(crate) async fn unix_streams_go_through_pipes() -> io::Result<()> {
 pub(crate) async fn a_stream_is_copied_to_itself() -> io::Result<()> {
     let (client, near) = pair().await?;
     let echo = spawn(async move {
-        let (mut from, mut to) = near.split();
+        let (mut from, mut to) = near.into_split();
         copy(&mut from, &mut to).await
     });
-    let (mut from_echo, mut to_echo) = client.split();
+    let (mut from_echo, mut to_echo) = client.into_split();
     pass(&mut to_echo, &mut from_echo, &pattern(LONG)).await?;
     drop(to_echo);
     assert!(from_echo.recv().await?.is_none());
@@ -94,7 +94,7 @@ pub(crate) async fn a_limit_is_exact() -> io::Result<()> {
     let ((client, mut near), (mut far, mut server)) = (pair().await?, pair().await?);
     let bytes = pattern(2 * LONG);
     let limit = LONG + 12_345;
-    let (_from_near, mut to_near) = client.split();
+    let (_from_near, mut to_near) = client.into_split();
     let sent = async {
         send_all(&mut to_near, &bytes).await?;
         to_near.shutdown().await
@@ -151,7 +151,7 @@ pub(crate) async fn copied_bytes_are_sent_by_a_dropped_stream() -> io::Result<()
 pub(crate) async fn a_copy_continues_after_a_dropped_one() -> io::Result<()> {
     let ((client, mut near), (mut far, mut server)) = (pair().await?, pair().await?);
     let bytes = more_than_fits();
-    let (_from_near, mut to_near) = client.split();
+    let (_from_near, mut to_near) = client.into_split();
     let (full, is_full) = oneshot::channel();
     let sent = async {
         send_all(&mut to_near, &bytes).await?;
@@ -233,7 +233,7 @@ pub(crate) async fn a_connection_moves_after_the_bytes_in_its_pipe() -> io::Resu
 /// Sends pieces of any size and the end, with pauses, while another task receives to the end, with
 /// pauses.
 async fn talk(stream: TcpStream, bytes: Vec<u8>, seed: u64) -> io::Result<Vec<u8>> {
-    let (mut from, mut to) = stream.split();
+    let (mut from, mut to) = stream.into_split();
     let sent = spawn(async move {
         let (mut random, mut rest) = (Random::new(seed), &bytes[..]);
         while !rest.is_empty() {

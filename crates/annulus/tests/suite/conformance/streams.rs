@@ -82,7 +82,7 @@ pub(crate) async fn four_mebibytes_are_echoed() -> io::Result<()> {
     let (client, server) = pair().await?;
     spawn(echo(server));
     let sent = pattern(4 << 20);
-    let (mut receiving, mut sending) = client.split();
+    let (mut receiving, mut sending) = client.into_split();
     let text = sent.clone();
     let sender = spawn(async move {
         sending.send(text).await?;
@@ -118,7 +118,7 @@ pub(crate) async fn halves_work_independently() -> io::Result<()> {
     let ends = [(client, one.clone(), other.clone()), (server, other, one)];
     let mut tasks = Vec::new();
     for (stream, sent, expected) in ends {
-        let (mut receiving, mut sending) = stream.split();
+        let (mut receiving, mut sending) = stream.into_split();
         tasks.push(spawn(async move {
             for piece in sent.chunks(7919) {
                 sending.send(piece.to_vec()).await?;
@@ -144,10 +144,10 @@ pub(crate) async fn halves_work_independently() -> io::Result<()> {
 pub(crate) async fn halves_become_one_stream_again() -> io::Result<()> {
     let (mut client, server) = pair().await?;
     client.send("shown before").await?;
-    let (mut receiving, mut sending) = server.split();
+    let (mut receiving, mut sending) = server.into_split();
     assert!(receiving.peek(5).await?.starts_with(b"shown"));
     sending.send("sent by the half").await?;
-    let (other_receiving, other_sending) = UnixStream::pair()?.0.split();
+    let (other_receiving, other_sending) = UnixStream::pair()?.0.into_split();
     let error = TcpStream::reunite(receiving, other_sending).unwrap_err();
     assert!(error.to_string().contains("to different streams"), "{error}");
     let (receiving, other_sending) = (error.receiving, error.sending);

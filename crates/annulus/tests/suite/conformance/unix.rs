@@ -72,7 +72,7 @@ fn client_halves(
     client: &mut UnixStream,
 ) -> io::Result<(annulus::net::RecvHalf, annulus::net::SendHalf)> {
     let (placeholder, _) = UnixStream::pair()?;
-    Ok(std::mem::replace(client, placeholder).split())
+    Ok(std::mem::replace(client, placeholder).into_split())
 }
 
 pub(crate) async fn streams_at_a_path_echo() -> io::Result<()> {

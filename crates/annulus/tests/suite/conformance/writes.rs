@@ -104,7 +104,7 @@ pub(crate) async fn writing_no_bytes_writes_nothing() -> io::Result<()> {
 pub(crate) async fn halves_write_all() -> io::Result<()> {
     let (client, mut server) = pair().await?;
     let text = pattern(300_000);
-    let (_receiving, mut sending) = client.split();
+    let (_receiving, mut sending) = client.into_split();
     let expected = text.clone();
     let writer = spawn(async move {
         sending.write_all(&text).await?;

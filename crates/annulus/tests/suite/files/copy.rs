@@ -313,7 +313,7 @@ fn parts_of_a_file_go_to_streams_halves_and_pipes_and_leave_its_cursor() {
         let (mut file, mut ours, remote) = set_up(&place).await?;
         let received = receive_all(remote);
         assert_eq!(copy_range(&file, 1_000_000..3_000_000, &mut ours).await?, 2_000_000);
-        let (_recv, mut send) = ours.split();
+        let (_recv, mut send) = ours.into_split();
         assert_eq!(copy_range(&file, 5..=9, &mut send).await?, 5);
         assert_eq!(copy_range(&file, LEN as u64 - 3.., &mut send).await?, 3);
         assert_eq!(copy_range(&file, LEN as u64 + 3.., &mut send).await?, 0);

@@ -120,7 +120,7 @@ async fn proxied() -> io::Result<()> {
     let ends = [client, server].map(|end| {
         let text = text.clone();
         spawn(async move {
-            let (mut recv, mut send) = end.split();
+            let (mut recv, mut send) = end.into_split();
             let sending = text.clone();
             let sent = spawn(async move {
                 for piece in sending.chunks(50_000) {

@@ -414,7 +414,7 @@ async fn restless_proxy(seed: u64) -> io::Result<()> {
 /// Sends `len` bytes and the end while receiving the echo, which must be a prefix of the bytes
 /// sent. Returns an error unless it is complete.
 async fn echoed_in_order(len: usize) -> io::Result<usize> {
-    let (mut receiving, mut sending) = TcpStream::connect("proxy:8").await?.split();
+    let (mut receiving, mut sending) = TcpStream::connect("proxy:8").await?.into_split();
     let byte = |index: usize| (index * 7 + index / 251) as u8;
     let sent = spawn(async move {
         for start in (0..len).step_by(3001) {

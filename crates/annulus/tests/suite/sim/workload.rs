@@ -113,7 +113,7 @@ async fn serve(run: Run, listener: TcpListener) -> io::Result<()> {
 
 /// Runs the server's end of a connection.
 async fn serve_one(run: Run, stream: TcpStream) -> io::Result<()> {
-    let (half, other) = stream.split();
+    let (half, other) = stream.into_split();
     let (mut reader, writer) = (Reader::new(&run, half), Writer::new(&run, other));
     // Some clients send no number, for example after they gave up connecting.
     let Ok(Some(number)) = reader.number().await else { return Ok(()) };
@@ -184,7 +184,7 @@ async fn client(run: Run, number: usize, address: SocketAddr) -> io::Result<()> 
     if plan.exchange == Exchange::Reset {
         return reset(&run, stream, plan).await;
     }
-    let (half, other) = stream.split();
+    let (half, other) = stream.into_split();
     let (reader, mut writer) = (Reader::new(&run, half), Writer::new(&run, other));
     match plan.exchange {
         Exchange::Echo => exchange(reader, writer, plan, (plan.key, plan.up)).await,

@@ -67,7 +67,7 @@ async fn fan_out_group(mut stream: TcpStream, group: SendGroup) -> io::Result<()
     let subscribes = first[0] == SUBSCRIBES;
     stream.send(first).await?;
     if subscribes {
-        let (mut receiving, sending) = stream.split();
+        let (mut receiving, sending) = stream.into_split();
         group.add(&sending);
         while receiving.recv().await?.is_some() {}
         return Ok(());
