@@ -118,7 +118,7 @@ async fn serve(
     stop: CancellationToken,
 ) -> io::Result<()> {
     let (mut wanted, mut waiting, mut answers) = (1, Vec::new(), Vec::new());
-    while let Some(input) = stop.run_until_cancelled(stream.peek(wanted)).await {
+    while let Some(input) = stop.run_until_cancelled(stream.fill_at_least(wanted)).await {
         let mut input = input?;
         let (shown, mut follows, mut wrong) = (input.len(), None, None);
         if shown < wanted {

@@ -68,7 +68,7 @@ async fn proxy(mut client: TcpStream, to: &str, idle: u64, copied: &mut Copied) 
     let left = async {
         // A client that has sent bytes may end its direction and still wait for an answer. Even an
         // immediate end may be intended, so give the target a moment to accept.
-        match client.peek(1 << 16).await {
+        match client.fill_at_least(1 << 16).await {
             Ok([]) => sleep(CONNECTING / 10).await,
             Ok(_) => pending().await,
             Err(error) => return error,

@@ -80,7 +80,7 @@ async fn serve(stream: TcpStream, store: Rc<RefCell<Store>>) -> io::Result<()> {
     loop {
         // Borrows the bytes where they were received. A command that spans several buffers is
         // gathered.
-        let mut input = from.peek(wanted).await?;
+        let mut input = from.fill_at_least(wanted).await?;
         let shown = input.len();
         if shown < wanted {
             return Ok(());

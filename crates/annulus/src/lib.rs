@@ -43,7 +43,7 @@
 //! | future | dropped before it is ready |
 //! |---|---|
 //! | `accept`, `recv` | nothing is lost: the next call returns the connection or the bytes |
-//! | `fill_buf`, `peek`, `recv_exact`, `recv_until`, `read_frame`, `read_line` | nothing is lost: the next call shows or returns the bytes received so far |
+//! | `fill_buf`, `fill_at_least`, `recv_exact`, `recv_until`, `read_frame`, `read_line` | nothing is lost: the next call shows or returns the bytes received so far |
 //! | `next` of tokio-util's `Framed` | nothing is lost: the next call returns the message |
 //! | `read_exact`, `read_until`, `read_to_end`, `write_all` | a part was read or queued |
 //! | `connect` | the attempt is cancelled, and its socket is closed |

@@ -306,7 +306,7 @@ impl Receiver {
     /// The errors of [`TcpStream::fill_buf`](crate::net::TcpStream::fill_buf).
     #[inline]
     pub async fn fill_buf(&mut self) -> io::Result<&[u8]> {
-        self.peek(1).await
+        self.fill_at_least(1).await
     }
 
     /// Polls like [`fill_buf`](Self::fill_buf).
@@ -315,11 +315,11 @@ impl Receiver {
     /// The errors of [`recv`](Self::recv).
     #[inline]
     pub fn poll_fill_buf(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<&[u8]>> {
-        self.poll_peek(cx, 1)
+        self.poll_fill_at_least(cx, 1)
     }
 
     /// Drops the first `n` of the bytes that [`fill_buf`](Self::fill_buf) or
-    /// [`peek`](Self::peek) showed last.
+    /// [`fill_at_least`](Self::fill_at_least) showed last.
     ///
     /// # Panics
     /// If fewer than `n` bytes were shown.
@@ -329,22 +329,26 @@ impl Receiver {
     }
 
     /// Like [`fill_buf`](Self::fill_buf), but waits for at least `n` bytes. See
-    /// [`TcpStream::peek`](crate::net::TcpStream::peek).
+    /// [`TcpStream::fill_at_least`](crate::net::TcpStream::fill_at_least).
     ///
     /// # Errors
-    /// The errors of [`TcpStream::peek`](crate::net::TcpStream::peek).
-    pub async fn peek(&mut self, n: usize) -> io::Result<&[u8]> {
-        poll_fn(|cx| self.poll_peek(cx, n).map_ok(drop)).await?;
+    /// The errors of [`TcpStream::fill_at_least`](crate::net::TcpStream::fill_at_least).
+    pub async fn fill_at_least(&mut self, n: usize) -> io::Result<&[u8]> {
+        poll_fn(|cx| self.poll_fill_at_least(cx, n).map_ok(drop)).await?;
         Ok(self.unread.shown())
     }
 
-    /// Polls like [`peek`](Self::peek).
+    /// Polls like [`fill_at_least`](Self::fill_at_least).
     ///
     /// # Errors
-    /// The errors of [`peek`](Self::peek).
+    /// The errors of [`fill_at_least`](Self::fill_at_least).
     #[inline]
-    pub fn poll_peek(&mut self, cx: &mut Context<'_>, n: usize) -> Poll<io::Result<&[u8]>> {
-        self.unread.poll_peek(&self.handle, cx, n)
+    pub fn poll_fill_at_least(
+        &mut self,
+        cx: &mut Context<'_>,
+        n: usize,
+    ) -> Poll<io::Result<&[u8]>> {
+        self.unread.poll_fill_at_least(&self.handle, cx, n)
     }
 
     /// Returns the next `n` bytes as one lease, without a copy if they were received in one piece,

@@ -11,8 +11,8 @@ use std::task::{Context, Poll};
 /// On a thread other than the one that created it, reads return an error, and `consume` panics
 /// unless `n` is 0.
 impl<S: AsyncRecv + Unpin> AsyncRecv for OnThread<S> {
-    fn poll_peek(&mut self, cx: &mut Context<'_>, n: usize) -> Poll<io::Result<&[u8]>> {
-        self.try_mut()?.poll_peek(cx, n)
+    fn poll_fill_at_least(&mut self, cx: &mut Context<'_>, n: usize) -> Poll<io::Result<&[u8]>> {
+        self.try_mut()?.poll_fill_at_least(cx, n)
     }
 
     fn consume(&mut self, n: usize) {

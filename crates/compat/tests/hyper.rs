@@ -268,7 +268,7 @@ impl Refusing {
 }
 
 impl AsyncRecv for Refusing {
-    fn poll_peek(&mut self, cx: &mut Context<'_>, _: usize) -> Poll<io::Result<&[u8]>> {
+    fn poll_fill_at_least(&mut self, cx: &mut Context<'_>, _: usize) -> Poll<io::Result<&[u8]>> {
         if !self.has_failed {
             self.reader = Some(cx.waker().clone());
             return Poll::Pending;

@@ -11,7 +11,7 @@ use std::mem;
 use std::task::{Context, Poll, ready};
 
 impl AsyncRecv for FileStream {
-    fn poll_peek(&mut self, cx: &mut Context<'_>, n: usize) -> Poll<io::Result<&[u8]>> {
+    fn poll_fill_at_least(&mut self, cx: &mut Context<'_>, n: usize) -> Poll<io::Result<&[u8]>> {
         ready!(self.poll_sought(cx))?;
         while !self.ended && self.unread().len() < n.max(1) {
             self.ended = ready!(self.poll_more(cx))? == 0;

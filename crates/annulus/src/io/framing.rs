@@ -121,7 +121,7 @@ pub(super) async fn recv_until(
     let mut searched = 0;
     loop {
         let wanted = searched + 1;
-        let shown = from.peek(wanted).await?;
+        let shown = from.fill_at_least(wanted).await?;
         let len = match find(delimiter, &shown[searched..]) {
             Some(count) => searched + count,
             None if shown.len() > limit => shown.len(),

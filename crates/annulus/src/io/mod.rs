@@ -7,7 +7,7 @@
 //! | to receive | call | copied |
 //! |---|---|---|
 //! | the bytes that have arrived | [`recv`](AsyncRecv::recv) | nothing |
-//! | the same, without consuming them | [`fill_buf`](AsyncRecv::fill_buf) or [`peek`](AsyncRecv::peek), then [`consume`](AsyncRecv::consume) | bytes that span leases |
+//! | the same, without consuming them | [`fill_buf`](AsyncRecv::fill_buf) or [`fill_at_least`](AsyncRecv::fill_at_least), then [`consume`](AsyncRecv::consume) | bytes that span leases |
 //! | a number of bytes | [`recv_exact`](AsyncRecv::recv_exact) | bytes that span leases |
 //! | messages that contain their length | [`read_frame`](AsyncRecv::read_frame) | bytes that span leases |
 //! | up to a delimiter | [`recv_until`](AsyncRecv::recv_until) | bytes that span leases |
@@ -41,7 +41,7 @@ pub use copy_ends::OwnStream;
 pub use copy_ends::{CopySink, CopySource};
 pub use framing::Lines;
 pub use interest::Interest;
-pub use recv::{AsyncRecv, Peek};
+pub use recv::AsyncRecv;
 pub use send::{AsyncSend, AsyncStream};
 pub use stdio::{stderr, stdin, stdout};
 #[cfg(feature = "tokio-io")]

@@ -17,8 +17,8 @@ use std::task::{Context, Poll, ready};
 /// The streams of this crate implement this trait. [`TcpStream`](crate::net::TcpStream),
 /// [`UnixStream`](crate::net::UnixStream) and [`RecvHalf`](crate::net::RecvHalf) do not copy bytes
 /// that were received in one piece. `&[u8]` implements it for tests. Other types that can show
-/// their bytes, such as a TLS session, can implement it too: only [`poll_peek`](Self::poll_peek)
-/// and [`consume`](Self::consume) are required.
+/// their bytes, such as a TLS session, can implement it too: only
+/// [`poll_fill_at_least`](Self::poll_fill_at_least) and [`consume`](Self::consume) are required.
 ///
 /// ```
 /// use annulus::io::AsyncRecv;
@@ -66,12 +66,12 @@ pub trait AsyncRecv {
     /// Once a call is ready, calls with the same `n` stay ready and show the same bytes until
     /// [`consume`](Self::consume) is called, also at the end of the stream. Code may therefore
     /// inspect the same bytes several times in one poll. Streams of this crate have one exception:
-    /// a task that peeks very often without consuming anything may have to wait until its
+    /// a task that calls it very often without consuming anything may have to wait until its
     /// [budget](crate::Builder::task_budget) is renewed.
     ///
     /// # Errors
     /// The errors of receiving. Bytes that arrived before the error stay.
-    fn poll_peek(&mut self, cx: &mut Context<'_>, n: usize) -> Poll<io::Result<&[u8]>>;
+    fn poll_fill_at_least(&mut self, cx: &mut Context<'_>, n: usize) -> Poll<io::Result<&[u8]>>;
 
     /// Drops the first `n` of the bytes that were shown last. If the end was shown, the next call
     /// checks for more, also after `consume(0)`: files grow, and terminals continue after an end.
@@ -83,16 +83,16 @@ pub trait AsyncRecv {
     /// Shows the next bytes: at least one, or none at the end of the stream.
     ///
     /// # Errors
-    /// The errors of [`poll_peek`](Self::poll_peek).
+    /// The errors of [`poll_fill_at_least`](Self::poll_fill_at_least).
     fn poll_fill_buf(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<&[u8]>> {
-        self.poll_peek(cx, 1)
+        self.poll_fill_at_least(cx, 1)
     }
 
     /// Returns the next bytes, or `None` at the end of the stream. The provided method copies the
     /// bytes that are shown.
     ///
     /// # Errors
-    /// The errors of [`poll_peek`](Self::poll_peek).
+    /// The errors of [`poll_fill_at_least`](Self::poll_fill_at_least).
     fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Option<Lease>>> {
         let lease = Lease::copy_of(ready!(self.poll_fill_buf(cx))?);
         self.consume(lease.len());
@@ -102,9 +102,10 @@ pub trait AsyncRecv {
     /// Returns the next `n` bytes. The provided method copies them.
     ///
     /// # Errors
-    /// The errors of [`poll_peek`](Self::poll_peek), and `UnexpectedEof` if the stream ends first.
+    /// The errors of [`poll_fill_at_least`](Self::poll_fill_at_least), and `UnexpectedEof` if the
+    /// stream ends first.
     fn poll_recv_exact(&mut self, cx: &mut Context<'_>, n: usize) -> Poll<io::Result<Lease>> {
-        let shown = if n == 0 { &[] } else { ready!(self.poll_peek(cx, n))? };
+        let shown = if n == 0 { &[] } else { ready!(self.poll_fill_at_least(cx, n))? };
         let Some(bytes) = shown.get(..n) else {
             return Poll::Ready(Err(ended(shown.len(), n)));
         };
@@ -125,7 +126,7 @@ pub trait AsyncRecv {
     ) -> Poll<io::Result<Option<Lease>>> {
         let mut wanted = 1;
         loop {
-            let shown = ready!(self.poll_peek(cx, wanted))?;
+            let shown = ready!(self.poll_fill_at_least(cx, wanted))?;
             match framing::check_frame(shown, wanted, limit, length)? {
                 Frame::End => return Poll::Ready(Ok(None)),
                 Frame::Unknown => wanted = shown.len() + 1,
@@ -147,30 +148,42 @@ pub trait AsyncRecv {
     /// Shows the next bytes: at least one, or none at the end of the stream.
     ///
     /// # Errors
-    /// The errors of [`poll_peek`](Self::poll_peek).
-    fn fill_buf(&mut self) -> Peek<'_, Self>
+    /// The errors of [`poll_fill_at_least`](Self::poll_fill_at_least).
+    async fn fill_buf(&mut self) -> io::Result<&[u8]>
     where
         Self: Sized,
     {
-        self.peek(1)
+        FillAtLeast::new(self, 1).await
     }
 
     /// Like [`fill_buf`](Self::fill_buf), but waits for at least `n` bytes. It shows fewer only at
     /// the end of the stream.
     ///
+    /// ```
+    /// # annulus::run(async {
+    /// use annulus::io::AsyncRecv;
+    ///
+    /// async fn is_tls(stream: &mut impl AsyncRecv) -> std::io::Result<bool> {
+    ///     Ok(stream.fill_at_least(2).await?.starts_with(&[22, 3]))
+    /// }
+    /// assert!(!is_tls(&mut &b"GET / HTTP/1.1"[..]).await?);
+    /// # std::io::Result::Ok(())
+    /// # }).unwrap();
+    /// ```
+    ///
     /// # Errors
-    /// The errors of [`poll_peek`](Self::poll_peek).
-    fn peek(&mut self, n: usize) -> Peek<'_, Self>
+    /// The errors of [`poll_fill_at_least`](Self::poll_fill_at_least).
+    async fn fill_at_least(&mut self, n: usize) -> io::Result<&[u8]>
     where
         Self: Sized,
     {
-        Peek::new(self, n)
+        FillAtLeast::new(self, n).await
     }
 
     /// Returns the next bytes, at least one, or `None` at the end of the stream.
     ///
     /// # Errors
-    /// The errors of [`poll_peek`](Self::poll_peek).
+    /// The errors of [`poll_fill_at_least`](Self::poll_fill_at_least).
     async fn recv(&mut self) -> io::Result<Option<Lease>>
     where
         Self: Sized,
@@ -182,7 +195,8 @@ pub trait AsyncRecv {
     /// piece.
     ///
     /// # Errors
-    /// The errors of [`poll_peek`](Self::poll_peek), and `UnexpectedEof` if the stream ends first.
+    /// The errors of [`poll_fill_at_least`](Self::poll_fill_at_least), and `UnexpectedEof` if the
+    /// stream ends first.
     async fn recv_exact(&mut self, n: usize) -> io::Result<Lease>
     where
         Self: Sized,
@@ -195,8 +209,8 @@ pub trait AsyncRecv {
     /// copied.
     ///
     /// # Errors
-    /// The errors of [`poll_peek`](Self::poll_peek), and `InvalidData` if more than `limit` bytes
-    /// would be returned. The bytes then stay in the stream.
+    /// The errors of [`poll_fill_at_least`](Self::poll_fill_at_least), and `InvalidData` if more
+    /// than `limit` bytes would be returned. The bytes then stay in the stream.
     async fn recv_until(&mut self, delimiter: u8, limit: usize) -> io::Result<Option<Lease>>
     where
         Self: Sized,
@@ -232,10 +246,10 @@ pub trait AsyncRecv {
     /// Cancel-safe.
     ///
     /// # Errors
-    /// The errors of [`poll_peek`](Self::poll_peek) and of `length`. `InvalidData` for a frame of
-    /// more than `limit` bytes (before the whole frame has arrived), and if `limit` bytes are not
-    /// enough to find the length. `UnexpectedEof` if the stream ends within a frame. `InvalidInput`
-    /// for a length of 0. The bytes stay in the stream.
+    /// The errors of [`poll_fill_at_least`](Self::poll_fill_at_least) and of `length`.
+    /// `InvalidData` for a frame of more than `limit` bytes (before the whole frame has arrived),
+    /// and if `limit` bytes are not enough to find the length. `UnexpectedEof` if the stream ends
+    /// within a frame. `InvalidInput` for a length of 0. The bytes stay in the stream.
     async fn read_frame(
         &mut self,
         limit: usize,
@@ -251,7 +265,7 @@ pub trait AsyncRecv {
     /// an empty `buf`. Cancel-safe.
     ///
     /// # Errors
-    /// The errors of [`poll_peek`](Self::poll_peek).
+    /// The errors of [`poll_fill_at_least`](Self::poll_fill_at_least).
     async fn read(&mut self, buf: &mut [u8]) -> io::Result<usize>
     where
         Self: Sized,
@@ -265,9 +279,9 @@ pub trait AsyncRecv {
     /// not received again. [`recv_exact`](Self::recv_exact) is cancel-safe.
     ///
     /// # Errors
-    /// The errors of [`poll_peek`](Self::poll_peek), and `UnexpectedEof` if the stream ends first;
-    /// the message says how many bytes were read and how many were wanted. After an error, `buf`
-    /// may be partly filled.
+    /// The errors of [`poll_fill_at_least`](Self::poll_fill_at_least), and `UnexpectedEof` if the
+    /// stream ends first; the message says how many bytes were read and how many were wanted. After
+    /// an error, `buf` may be partly filled.
     async fn read_exact(&mut self, buf: &mut [u8]) -> io::Result<()>
     where
         Self: Sized,
@@ -286,8 +300,8 @@ pub trait AsyncRecv {
     /// returns their number. If the future is dropped, some bytes may have been appended.
     ///
     /// # Errors
-    /// The errors of [`poll_peek`](Self::poll_peek), and `InvalidData` if there are more than
-    /// `limit` bytes. Bytes that have been appended stay in `buf`.
+    /// The errors of [`poll_fill_at_least`](Self::poll_fill_at_least), and `InvalidData` if there
+    /// are more than `limit` bytes. Bytes that have been appended stay in `buf`.
     async fn read_until(
         &mut self,
         delimiter: u8,
@@ -327,8 +341,8 @@ pub trait AsyncRecv {
     /// future is dropped, some bytes may have been appended.
     ///
     /// # Errors
-    /// The errors of [`poll_peek`](Self::poll_peek), and `InvalidData` if there are more than
-    /// `limit` bytes. The first `limit` bytes have then been appended.
+    /// The errors of [`poll_fill_at_least`](Self::poll_fill_at_least), and `InvalidData` if there
+    /// are more than `limit` bytes. The first `limit` bytes have then been appended.
     async fn read_to_end(&mut self, buf: &mut Vec<u8>, limit: usize) -> io::Result<usize>
     where
         Self: Sized,
@@ -340,7 +354,7 @@ pub trait AsyncRecv {
     /// their number. If the future is dropped, some bytes may already have been skipped.
     ///
     /// # Errors
-    /// The errors of [`poll_peek`](Self::poll_peek).
+    /// The errors of [`poll_fill_at_least`](Self::poll_fill_at_least).
     async fn skip_until(&mut self, delimiter: u8) -> io::Result<usize>
     where
         Self: Sized,
@@ -366,9 +380,13 @@ pub(crate) fn poll_read(
 
 macro_rules! forward {
     ($this:ident => $to:expr) => {
-        fn poll_peek(&mut self, cx: &mut Context<'_>, n: usize) -> Poll<io::Result<&[u8]>> {
+        fn poll_fill_at_least(
+            &mut self,
+            cx: &mut Context<'_>,
+            n: usize,
+        ) -> Poll<io::Result<&[u8]>> {
             let $this = self;
-            $to.poll_peek(cx, n)
+            $to.poll_fill_at_least(cx, n)
         }
 
         fn consume(&mut self, n: usize) {
@@ -419,7 +437,7 @@ impl<R: AsyncRecv + ?Sized> AsyncRecv for Box<R> {
 
 /// For tests: all bytes have already arrived, and the end of the stream follows them.
 impl AsyncRecv for &[u8] {
-    fn poll_peek(&mut self, _: &mut Context<'_>, _: usize) -> Poll<io::Result<&[u8]>> {
+    fn poll_fill_at_least(&mut self, _: &mut Context<'_>, _: usize) -> Poll<io::Result<&[u8]>> {
         Poll::Ready(Ok(self))
     }
 
@@ -450,23 +468,8 @@ pub struct OwnSource<'a> {
     pub(crate) handle: &'a StreamHandle,
 }
 
-/// Shows received bytes: the future of [`AsyncRecv::fill_buf`] and [`AsyncRecv::peek`]. Dropping it
-/// loses nothing.
-///
-/// ```
-/// # annulus::run(async {
-/// use annulus::io::AsyncRecv;
-///
-/// async fn is_tls(stream: &mut impl AsyncRecv) -> std::io::Result<bool> {
-///     Ok(stream.peek(2).await?.starts_with(&[22, 3]))
-/// }
-/// assert!(!is_tls(&mut &b"GET / HTTP/1.1"[..]).await?);
-/// # std::io::Result::Ok(())
-/// # }).unwrap();
-/// ```
-#[derive(Debug)]
-#[must_use = "futures do nothing unless they are awaited"]
-pub struct Peek<'a, R> {
+/// The future of [`AsyncRecv::fill_at_least`].
+struct FillAtLeast<'a, R> {
     /// `None` once the future has completed.
     from: Option<&'a mut R>,
     n: usize,
@@ -475,13 +478,13 @@ pub struct Peek<'a, R> {
     has_begun: bool,
 }
 
-impl<'a, R: AsyncRecv> Peek<'a, R> {
-    pub(super) fn new(from: &'a mut R, n: usize) -> Self {
+impl<'a, R: AsyncRecv> FillAtLeast<'a, R> {
+    fn new(from: &'a mut R, n: usize) -> Self {
         Self { from: Some(from), n, has_begun: false }
     }
 }
 
-impl<'a, R: AsyncRecv> Future for Peek<'a, R> {
+impl<'a, R: AsyncRecv> Future for FillAtLeast<'a, R> {
     type Output = io::Result<&'a [u8]>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
@@ -492,13 +495,13 @@ impl<'a, R: AsyncRecv> Future for Peek<'a, R> {
         }
         // Polls twice: the borrow checker does not accept that one branch returns bytes borrowed
         // from the first poll while another branch still uses `from`.
-        if from.poll_peek(cx, n)?.is_pending() {
+        if from.poll_fill_at_least(cx, n)?.is_pending() {
             self.from = Some(from);
             return Poll::Pending;
         }
-        match budget::poll_free(|| from.poll_peek(cx, n)) {
+        match budget::poll_free(|| from.poll_fill_at_least(cx, n)) {
             Poll::Pending => Poll::Ready(Err(io::Error::other(
-                "poll_peek was ready and then pending before anything was consumed; it must stay ready",
+                "poll_fill_at_least was ready and then pending before anything was consumed; it must stay ready",
             ))),
             ready => ready,
         }
@@ -510,12 +513,12 @@ mod tests {
     use super::*;
     use std::task::Waker;
 
-    /// A source whose `poll_peek` does not stay ready, which violates the contract of
+    /// A source whose `poll_fill_at_least` does not stay ready, which violates the contract of
     /// [`AsyncRecv`].
     struct ReadyEveryOtherCall(bool);
 
     impl AsyncRecv for ReadyEveryOtherCall {
-        fn poll_peek(&mut self, _: &mut Context<'_>, _: usize) -> Poll<io::Result<&[u8]>> {
+        fn poll_fill_at_least(&mut self, _: &mut Context<'_>, _: usize) -> Poll<io::Result<&[u8]>> {
             self.0 = !self.0;
             if self.0 { Poll::Ready(Ok(b"some")) } else { Poll::Pending }
         }
@@ -524,13 +527,13 @@ mod tests {
     }
 
     #[test]
-    fn peek_at_a_source_that_does_not_stay_ready_is_an_error() {
+    fn filling_from_a_source_that_does_not_stay_ready_is_an_error() {
         let mut from = ReadyEveryOtherCall(false);
-        let mut peek = Peek::new(&mut from, 1);
+        let mut filling = FillAtLeast::new(&mut from, 1);
         let cx = &mut Context::from_waker(Waker::noop());
-        let Poll::Ready(Err(error)) = Pin::new(&mut peek).poll(cx) else {
+        let Poll::Ready(Err(error)) = Pin::new(&mut filling).poll(cx) else {
             panic!("the future is pending, or ready with bytes that are no longer shown");
         };
-        assert!(error.to_string().contains("poll_peek"), "{error}");
+        assert!(error.to_string().contains("poll_fill_at_least"), "{error}");
     }
 }

@@ -106,8 +106,8 @@ impl AsyncSeek for FileStream {
 ///
 /// Once the stream has ended, every poll returns the end until [`consume`](AsyncRecv::consume) is
 /// called, even with 0. Then the adapter reads again, because growing files and terminals continue
-/// after an end. [`fill_buf`](AsyncRecv::fill_buf) and [`peek`](AsyncRecv::peek) make that call
-/// themselves.
+/// after an end. [`fill_buf`](AsyncRecv::fill_buf) and [`fill_at_least`](AsyncRecv::fill_at_least)
+/// make that call themselves.
 ///
 /// Streams of this crate need no adapter. Wrap a stream that is not `Unpin` in `Box::pin` first.
 ///
@@ -145,7 +145,7 @@ impl<S> FromTokio<S> {
 }
 
 impl<S: AsyncRead + Unpin> AsyncRecv for FromTokio<S> {
-    fn poll_peek(&mut self, cx: &mut Context<'_>, n: usize) -> Poll<io::Result<&[u8]>> {
+    fn poll_fill_at_least(&mut self, cx: &mut Context<'_>, n: usize) -> Poll<io::Result<&[u8]>> {
         let Self { stream, ahead } = self;
         while ahead.needs_more(n) {
             ready!(budget::poll_left(cx));

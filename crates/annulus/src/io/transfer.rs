@@ -223,7 +223,7 @@ mod tests {
     struct ShowsFewBytes(&'static [u8]);
 
     impl AsyncRecv for ShowsFewBytes {
-        fn poll_peek(&mut self, _: &mut Context<'_>, n: usize) -> Poll<io::Result<&[u8]>> {
+        fn poll_fill_at_least(&mut self, _: &mut Context<'_>, n: usize) -> Poll<io::Result<&[u8]>> {
             Poll::Ready(Ok(&self.0[..n.max(4).min(self.0.len())]))
         }
 

@@ -1,5 +1,5 @@
-//! Received bytes that a stream's handle has *shown* to the program, by `fill_buf` or `peek`, and
-//! that the program has not consumed.
+//! Received bytes that a stream's handle has *shown* to the program, by `fill_buf` or
+//! `fill_at_least`, and that the program has not consumed.
 
 use super::stream_handle::StreamHandle;
 use crate::bytes::lease::Lease;
@@ -176,7 +176,7 @@ impl RecvBuffer {
     /// # Errors
     /// The stream's errors. Bytes received before the error stay.
     #[inline]
-    pub(crate) fn poll_peek(
+    pub(crate) fn poll_fill_at_least(
         &mut self,
         stream: &StreamHandle,
         cx: &Context<'_>,

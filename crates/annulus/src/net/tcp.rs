@@ -118,9 +118,9 @@ impl TcpStream {
         &self.handle
     }
 
-    /// Returns the next bytes, at least one, or `None` at the end of the stream and on every
-    /// later call. Bytes that [`fill_buf`](Self::fill_buf) or [`peek`](Self::peek) showed and
-    /// that were not consumed come first.
+    /// Returns the next bytes, at least one, or `None` at the end of the stream and on every later
+    /// call. Bytes that [`fill_buf`](Self::fill_buf) or [`fill_at_least`](Self::fill_at_least)
+    /// showed and that were not consumed come first.
     ///
     /// Cancel-safe: the receive belongs to the stream, so dropping the future loses no byte.
     /// Leases that are still held do not stop the stream from receiving.
@@ -182,7 +182,7 @@ impl TcpStream {
     /// The errors of [`recv`](Self::recv).
     #[inline]
     pub async fn fill_buf(&mut self) -> io::Result<&[u8]> {
-        self.peek(1).await
+        self.fill_at_least(1).await
     }
 
     /// Polls like [`fill_buf`](Self::fill_buf).
@@ -191,11 +191,11 @@ impl TcpStream {
     /// The errors of [`recv`](Self::recv).
     #[inline]
     pub fn poll_fill_buf(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<&[u8]>> {
-        self.poll_peek(cx, 1)
+        self.poll_fill_at_least(cx, 1)
     }
 
     /// Drops the first `n` of the bytes that [`fill_buf`](Self::fill_buf) or
-    /// [`peek`](Self::peek) has shown.
+    /// [`fill_at_least`](Self::fill_at_least) has shown.
     ///
     /// # Panics
     /// If fewer than `n` bytes were shown.
@@ -206,25 +206,30 @@ impl TcpStream {
 
     /// Like [`fill_buf`](Self::fill_buf), but waits for at least `n` bytes. It shows fewer only
     /// at the end of the stream. Bytes that span several leases are copied into one piece of
-    /// memory.
+    /// memory. The `peek` of other libraries copies to the caller's memory, and does not wait for a
+    /// number of bytes.
     ///
     /// Cancel-safe: received bytes stay in the stream.
     ///
     /// # Errors
     /// The errors of [`recv`](Self::recv), even if fewer than `n` bytes arrived before the
     /// error. Those bytes stay, and [`recv`](Self::recv) returns them.
-    pub async fn peek(&mut self, n: usize) -> io::Result<&[u8]> {
-        poll_fn(|cx| self.poll_peek(cx, n).map_ok(drop)).await?;
+    pub async fn fill_at_least(&mut self, n: usize) -> io::Result<&[u8]> {
+        poll_fn(|cx| self.poll_fill_at_least(cx, n).map_ok(drop)).await?;
         Ok(self.unread.shown())
     }
 
-    /// Polls like [`peek`](Self::peek).
+    /// Polls like [`fill_at_least`](Self::fill_at_least).
     ///
     /// # Errors
-    /// The errors of [`peek`](Self::peek).
+    /// The errors of [`fill_at_least`](Self::fill_at_least).
     #[inline]
-    pub fn poll_peek(&mut self, cx: &mut Context<'_>, n: usize) -> Poll<io::Result<&[u8]>> {
-        self.unread.poll_peek(&self.handle, cx, n)
+    pub fn poll_fill_at_least(
+        &mut self,
+        cx: &mut Context<'_>,
+        n: usize,
+    ) -> Poll<io::Result<&[u8]>> {
+        self.unread.poll_fill_at_least(&self.handle, cx, n)
     }
 
     /// Returns the next `n` bytes as one lease. They are copied into heap memory if they arrived in

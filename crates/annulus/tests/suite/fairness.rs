@@ -62,7 +62,7 @@ loops! {
         let (mut s, mut other) = pair().await?;
         other.send("shown").await?;
     } s.fill_buf().await;
-    "net/tcp.rs peek": { let mut s = ended().await?; } s.peek(3).await;
+    "net/tcp.rs fill_at_least": { let mut s = ended().await?; } s.fill_at_least(3).await;
     "net/tcp.rs send_vectored": { let mut s = failed().await?; } s.send_vectored(["x"]).await;
     "net/tcp.rs send": { let mut s = failed().await?; } s.send("x").await;
     "net/tcp.rs send, with no bytes": { let (mut s, _other) = pair().await?; } s.send("").await;

@@ -28,8 +28,8 @@ fn simulate(program: impl AsyncFnOnce() -> io::Result<()>) {
 struct Foreign(TcpStream);
 
 impl AsyncRecv for Foreign {
-    fn poll_peek(&mut self, cx: &mut Context<'_>, n: usize) -> Poll<io::Result<&[u8]>> {
-        self.0.poll_peek(cx, n)
+    fn poll_fill_at_least(&mut self, cx: &mut Context<'_>, n: usize) -> Poll<io::Result<&[u8]>> {
+        self.0.poll_fill_at_least(cx, n)
     }
 
     fn consume(&mut self, n: usize) {

@@ -238,9 +238,9 @@ fn bytes_are_shown_in_place_and_read_in_pieces() {
         let (mut sender, mut receiver) = pipe()?;
         assert_eq!(receiver.try_recv().unwrap_err().kind(), ErrorKind::WouldBlock);
         sender.send("head").await?;
-        assert_eq!(receiver.peek(4).await?, b"head");
+        assert_eq!(receiver.fill_at_least(4).await?, b"head");
         sender.send("and body").await?;
-        assert!(receiver.peek(8).await?.starts_with(b"headand "));
+        assert!(receiver.fill_at_least(8).await?.starts_with(b"headand "));
         receiver.consume(4);
         assert_eq!(&*receiver.recv_exact(8).await?, b"and body");
         Ok(())

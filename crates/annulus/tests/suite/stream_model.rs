@@ -76,7 +76,7 @@ async fn receive(mut from: impl AsyncRecv, total: usize, mut rng: Rng) -> io::Re
             }
             4 | 5 if len > 0 => check(&mut at, &from.recv_exact(len).await?),
             6 if len > 0 => {
-                let seen = from.peek(len).await?;
+                let seen = from.fill_at_least(len).await?;
                 check(&mut at.clone(), seen);
             }
             7 if len > 0 => {

@@ -113,8 +113,8 @@ impl ClientStream {
 }
 
 impl AsyncRecv for ClientStream {
-    fn poll_peek(&mut self, cx: &mut Context<'_>, n: usize) -> Poll<io::Result<&[u8]>> {
-        self.stream.poll_peek(cx, n)
+    fn poll_fill_at_least(&mut self, cx: &mut Context<'_>, n: usize) -> Poll<io::Result<&[u8]>> {
+        self.stream.poll_fill_at_least(cx, n)
     }
 
     fn consume(&mut self, n: usize) {

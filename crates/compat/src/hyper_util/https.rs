@@ -129,8 +129,8 @@ macro_rules! either {
 }
 
 impl AsyncRecv for MaybeTls {
-    fn poll_peek(&mut self, cx: &mut Context<'_>, n: usize) -> Poll<io::Result<&[u8]>> {
-        either!(self, stream => stream.poll_peek(cx, n))
+    fn poll_fill_at_least(&mut self, cx: &mut Context<'_>, n: usize) -> Poll<io::Result<&[u8]>> {
+        either!(self, stream => stream.poll_fill_at_least(cx, n))
     }
 
     fn consume(&mut self, n: usize) {

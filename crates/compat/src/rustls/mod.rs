@@ -67,7 +67,7 @@
 //! |---|---|
 //! | `TlsAcceptor::accept`, `TlsConnector::connect` | the stream is closed |
 //! | `TlsListener::accept` | nothing is lost: handshakes continue, and the next call returns the session |
-//! | `TlsStream`: `recv`, `fill_buf`, `peek`, `recv_exact`, `recv_until`, `read_frame`, `read_line` | nothing is lost |
+//! | `TlsStream`: `recv`, `fill_buf`, `fill_at_least`, `recv_exact`, `recv_until`, `read_frame`, `read_line` | nothing is lost |
 //! | `TlsStream`: `write`, `write_vectored` | nothing was accepted |
 //! | `TlsStream`: `send`, `write_all` | a part was accepted |
 //! | `TlsStream`: `flush`, `shutdown` | accepted data stays queued, and is sent by the next call |

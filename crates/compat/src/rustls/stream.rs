@@ -203,7 +203,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> TlsStream<S> {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRecv for TlsStream<S> {
-    fn poll_peek(&mut self, cx: &mut Context<'_>, n: usize) -> Poll<io::Result<&[u8]>> {
+    fn poll_fill_at_least(&mut self, cx: &mut Context<'_>, n: usize) -> Poll<io::Result<&[u8]>> {
         while self.gathered.len() < n.max(1) {
             let polled = self.poll_plaintext(cx);
             // Only one task uses the stream at a time, so this does not replace another task's

@@ -105,7 +105,7 @@ fn poll_is_http2(
     }
     let mut wanted = 1;
     loop {
-        let shown = ready!(stream.poll_peek(cx, wanted))?;
+        let shown = ready!(stream.poll_fill_at_least(cx, wanted))?;
         let common = shown.len().min(HTTP2_PREFACE.len());
         let is_preface = shown[..common] == HTTP2_PREFACE[..common];
         if !is_preface || common == HTTP2_PREFACE.len() || shown.len() < wanted {

@@ -31,8 +31,8 @@ impl<S> CountedStream<S> {
 }
 
 impl<S: AsyncRecv> AsyncRecv for CountedStream<S> {
-    fn poll_peek(&mut self, cx: &mut Context<'_>, n: usize) -> Poll<io::Result<&[u8]>> {
-        self.stream.poll_peek(cx, n)
+    fn poll_fill_at_least(&mut self, cx: &mut Context<'_>, n: usize) -> Poll<io::Result<&[u8]>> {
+        self.stream.poll_fill_at_least(cx, n)
     }
 
     fn consume(&mut self, n: usize) {

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 /// Receives until one call shows `n` bytes in one piece, and leaves them unconsumed.
 async fn peek_all(stream: &mut TcpStream, n: usize) -> io::Result<Vec<u8>> {
-    let shown = stream.peek(n).await?.to_vec();
+    let shown = stream.fill_at_least(n).await?.to_vec();
     assert!(shown.len() >= n, "{} of {n} bytes", shown.len());
     Ok(shown)
 }
@@ -36,7 +36,7 @@ pub(crate) async fn shown_bytes_stay_until_they_are_consumed() -> io::Result<()>
     client.shutdown().await?;
     assert_eq!(server.fill_buf().await?, b"");
     server.consume(0);
-    assert_eq!(server.peek(100).await?, b"");
+    assert_eq!(server.fill_at_least(100).await?, b"");
     assert!(server.recv().await?.is_none());
     Ok(())
 }
@@ -47,12 +47,12 @@ async fn look_often(from: &mut (impl AsyncRecv + Unpin), shown: &[u8]) -> io::Re
     poll_fn(|cx| {
         // The last of these peeks waits for the end.
         for n in [1, shown.len(), shown.len() + 1] {
-            let bytes = ready!(from.poll_peek(cx, n))?;
+            let bytes = ready!(from.poll_fill_at_least(cx, n))?;
             assert_eq!(bytes, shown);
         }
         for look in 0..100 {
             for n in [0, 1, shown.len(), shown.len() + 1, 99] {
-                let again = from.poll_peek(cx, n).map_ok(|bytes| bytes == shown);
+                let again = from.poll_fill_at_least(cx, n).map_ok(|bytes| bytes == shown);
                 assert!(matches!(again, Poll::Ready(Ok(true))), "attempt {look} for {n} bytes");
             }
         }
@@ -79,12 +79,12 @@ pub(crate) async fn a_peek_that_was_ready_is_ready_again() -> io::Result<()> {
     // An error is also reported every time.
     let (mut client, mut server) = pair().await?;
     client.send("some").await?;
-    assert_eq!(server.peek(4).await?, b"some");
+    assert_eq!(server.fill_at_least(4).await?, b"some");
     client.abort();
-    let error = server.peek(5).await.unwrap_err();
+    let error = server.fill_at_least(5).await.unwrap_err();
     poll_fn(|cx| {
         for _ in 0..100 {
-            let again = server.poll_peek(cx, 5).map_ok(drop);
+            let again = server.poll_fill_at_least(cx, 5).map_ok(drop);
             assert!(matches!(again, Poll::Ready(Err(again)) if again.kind() == error.kind()));
         }
         Poll::Ready(Ok(()))
@@ -104,7 +104,10 @@ pub(crate) async fn bytes_of_several_leases_are_shown_in_one_piece() -> io::Resu
     });
     let mut at = 0;
     for n in [1, 10, 5000, 5001, 30_000] {
-        assert!(server.peek(n).await?.starts_with(&text[at..at + n]), "{n} bytes from {at}");
+        assert!(
+            server.fill_at_least(n).await?.starts_with(&text[at..at + n]),
+            "{n} bytes from {at}"
+        );
         server.consume(n / 2);
         at += n / 2;
         let lease = server.recv_exact(n).await?;
@@ -112,7 +115,7 @@ pub(crate) async fn bytes_of_several_leases_are_shown_in_one_piece() -> io::Resu
         at += n;
     }
     assert!(
-        server.peek(usize::MAX).await? == &text[at..],
+        server.fill_at_least(usize::MAX).await? == &text[at..],
         "the peek did not return the bytes before the end"
     );
     let error = server.recv_exact(text.len()).await.unwrap_err();
@@ -128,7 +131,7 @@ pub(crate) async fn an_error_comes_after_shown_bytes() -> io::Result<()> {
     client.send("half").await?;
     assert_eq!(peek_all(&mut server, 4).await?, b"half");
     client.abort();
-    assert_eq!(server.peek(5).await.unwrap_err().kind(), ErrorKind::ConnectionReset);
+    assert_eq!(server.fill_at_least(5).await.unwrap_err().kind(), ErrorKind::ConnectionReset);
     assert_eq!(server.recv_exact(5).await.unwrap_err().kind(), ErrorKind::ConnectionReset);
     assert_eq!(server.fill_buf().await?, b"half");
     assert_eq!(server.recv().await?.as_deref(), Some(&b"half"[..]));
@@ -150,7 +153,7 @@ pub(crate) async fn dropped_peeks_lose_no_byte() -> io::Result<()> {
     });
     let mut got = Vec::new();
     for wait in [0, 20, 100, 400].into_iter().map(Duration::from_micros).cycle() {
-        touch(server.peek(3000));
+        touch(server.fill_at_least(3000));
         touch(server.recv_exact(700)).into_iter().try_for_each(|lease| {
             got.extend_from_slice(&lease?);
             io::Result::Ok(())
@@ -195,7 +198,7 @@ pub(crate) async fn received_bytes_are_taken_without_waiting() -> io::Result<()>
     }
     assert_eq!(got, b"ping");
     client.send("pong").await?;
-    assert_eq!(server.peek(4).await?, b"pong");
+    assert_eq!(server.fill_at_least(4).await?, b"pong");
     server.consume(1);
     assert_eq!(
         server.try_recv()?.as_deref(),
@@ -242,13 +245,13 @@ pub(crate) async fn shown_bytes_move_with_the_stream() -> io::Result<()> {
         }
     };
     client.send("ab").await?;
-    assert_eq!(moved.peek(10).await?, b"23456789ab");
+    assert_eq!(moved.fill_at_least(10).await?, b"23456789ab");
     moved.consume(3);
     let (mut receiving, _sending) = moved.into_split();
     assert_eq!(receiving.fill_buf().await?, b"56789ab");
     receiving.consume(5);
     client.shutdown().await?;
-    assert_eq!(receiving.peek(3).await?, b"ab");
+    assert_eq!(receiving.fill_at_least(3).await?, b"ab");
     Ok(())
 }
 
@@ -262,7 +265,7 @@ pub(crate) async fn descriptors_of_shown_bytes_stay() -> io::Result<()> {
         one.drain().await?;
     }
     assert_eq!(other.fill_buf().await?, b"ab");
-    assert_eq!(other.peek(4).await?, b"abcd");
+    assert_eq!(other.fill_at_least(4).await?, b"abcd");
     other.consume(1);
     let (bytes, descriptors) =
         other.recv_with_descriptors().await?.expect("the stream ended too early");
@@ -286,7 +289,7 @@ pub(crate) async fn descriptors_stay_with_their_bytes_if_a_peek_is_dropped() -> 
     let (mut reader, writer) = std::io::pipe()?;
     one.send_with_descriptors("taken", vec![writer.into()]).await?;
     assert_eq!(other.fill_buf().await?, b"taken");
-    assert!(touch(other.peek(100)).is_none());
+    assert!(touch(other.fill_at_least(100)).is_none());
     assert_eq!(other.recv().await?.as_deref(), Some(&b"taken"[..]));
     let null = || std::fs::File::open("/dev/null").map(OwnedFd::from);
     one.send_with_descriptors("second", vec![null()?]).await?;
@@ -297,7 +300,7 @@ pub(crate) async fn descriptors_stay_with_their_bytes_if_a_peek_is_dropped() -> 
 
     one.send_with_descriptors("third", vec![null()?, null()?]).await?;
     assert_eq!(other.fill_buf().await?, b"third");
-    let mut waiting = Box::pin(other.peek(100));
+    let mut waiting = Box::pin(other.fill_at_least(100));
     assert!(touch(&mut waiting).is_none());
     one.send_with_descriptors("fourth", vec![null()?]).await?;
     one.drain().await?;
@@ -318,10 +321,10 @@ pub(crate) async fn a_copy_begins_with_shown_bytes() -> io::Result<()> {
     let (mut to, mut reader) = UnixStream::pair()?;
     client.send("head and body").await?;
     client.shutdown().await?;
-    assert_eq!(from.peek(13).await?, b"head and body");
+    assert_eq!(from.fill_at_least(13).await?, b"head and body");
     from.consume(9);
     assert_eq!(annulus::io::copy(&mut from, &mut to).await?, 4);
     drop(to);
-    assert_eq!(reader.peek(5).await?, b"body");
+    assert_eq!(reader.fill_at_least(5).await?, b"body");
     Ok(())
 }

@@ -323,7 +323,7 @@ pub(crate) async fn a_connection_converts_to_the_standard_library() -> io::Resul
     assert_eq!(waits.kind(), io::ErrorKind::WouldBlock);
     let (mut one, mut other) = annulus::net::UnixStream::pair()?;
     one.send("received ahead").await?;
-    other.peek(1).await?;
+    other.fill_at_least(1).await?;
     let error = other.into_std().await.unwrap_err();
     assert!(error.to_string().contains("14 bytes"), "{error}");
     Ok(())

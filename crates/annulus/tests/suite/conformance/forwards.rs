@@ -150,7 +150,7 @@ async fn use_up_the_budget() {
 pub(crate) async fn shown_bytes_are_not_overtaken() -> io::Result<()> {
     let ((mut client, mut near), (mut far, mut server)) = (pair().await?, pair().await?);
     client.send("first, ").await?;
-    assert_eq!(near.peek(7).await?, b"first, ");
+    assert_eq!(near.fill_at_least(7).await?, b"first, ");
     let copied = async {
         // The copy has to wait for budget, not for bytes.
         use_up_the_budget().await;

@@ -97,7 +97,7 @@ pub(crate) async fn incomplete_frames_block_no_stream() -> io::Result<()> {
     for len in 3000..3030 {
         let (mut client, mut server) = pair().await?;
         client.send(frame(len)[..1000].to_vec()).await?;
-        assert!(server.peek(500).await?.len() <= 1000);
+        assert!(server.fill_at_least(500).await?.len() <= 1000);
         assert!(touch(server.read_frame(10_000, length)).is_none());
         servers.push(spawn(async move { server.read_frame(10_000, length).await }));
         clients.push((client, len));
@@ -263,7 +263,7 @@ pub(crate) async fn one_function_serves_all_streams() -> io::Result<()> {
 /// Reads a frame of 50 bytes, but only 18 arrive before the peer ends or resets the connection. The
 /// task's budget is 1.
 async fn read_a_part(mut from: impl AsyncRecv, end: impl FnOnce()) -> io::Result<ErrorKind> {
-    assert_eq!(from.peek(18).await?.len(), 18);
+    assert_eq!(from.fill_at_least(18).await?.len(), 18);
     end();
     for first in [1, 19] {
         let length = |bytes: &[u8]| Ok((bytes.len() >= first).then_some(50));

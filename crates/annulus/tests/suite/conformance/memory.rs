@@ -124,7 +124,7 @@ pub(crate) async fn pieces_above_the_allowance_arrive() -> io::Result<()> {
                 one.drain().await
             }
         });
-        assert!(other.peek(len).await?[..len] == text[..len]);
+        assert!(other.fill_at_least(len).await?[..len] == text[..len]);
         assert!(*other.recv_exact(len).await? == text[..len]);
         assert!(receive(&mut other, len).await? == text[len..]);
         sending.await.expect("the task panicked")?;

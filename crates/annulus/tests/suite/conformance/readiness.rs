@@ -72,7 +72,7 @@ pub(crate) async fn an_end_and_a_reset_are_ready() -> io::Result<()> {
     other.shutdown().await?;
     one.readable().await?;
     // Peeked bytes still count as ready.
-    assert_eq!(&one.peek(4).await?[..4], b"last");
+    assert_eq!(&one.fill_at_least(4).await?[..4], b"last");
     one.readable().await?;
     let mut memory = [0; 3];
     assert_eq!((one.try_read(&mut memory)?, &memory), (3, b"las"));

@@ -145,7 +145,7 @@ pub(crate) async fn halves_become_one_stream_again() -> io::Result<()> {
     let (mut client, server) = pair().await?;
     client.send("shown before").await?;
     let (mut receiving, mut sending) = server.into_split();
-    assert!(receiving.peek(5).await?.starts_with(b"shown"));
+    assert!(receiving.fill_at_least(5).await?.starts_with(b"shown"));
     sending.send("sent by the half").await?;
     let (other_receiving, other_sending) = UnixStream::pair()?.0.into_split();
     let error = TcpStream::reunite(receiving, other_sending).unwrap_err();

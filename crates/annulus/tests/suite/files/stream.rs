@@ -30,7 +30,7 @@ async fn read_whole(place: Place) -> io::Result<()> {
     let text = pattern(LEN);
     fs::write(place.join("a"), text.clone()).await?;
     let mut file = File::open(place.join("a")).await?.into_stream();
-    assert!(file.peek(100_000).await?.starts_with(&text[..100_000]));
+    assert!(file.fill_at_least(100_000).await?.starts_with(&text[..100_000]));
     assert!(*file.recv_exact(150_000).await? == text[..150_000]);
     let mut rest = Vec::new();
     file.read_to_end(&mut rest, LEN).await?;
@@ -94,7 +94,7 @@ async fn drop_all(place: Place) -> io::Result<()> {
     let mut got = Vec::new();
     // The end is not final: the last piece may not have been written yet.
     while got.len() < LEN {
-        _ = touch(reader.peek(200_000));
+        _ = touch(reader.fill_at_least(200_000));
         _ = touch(reader.recv_exact(usize::MAX));
         match touch(reader.recv()).transpose()?.flatten() {
             Some(lease) => got.extend_from_slice(&lease),
@@ -113,7 +113,7 @@ fn accepted_bytes_are_written_and_dropped_reads_lose_nothing() {
 async fn fail(place: Place) -> io::Result<()> {
     fs::write(place.join("a"), "text").await?;
     let mut file = File::open(place.join("a")).await?.into_stream();
-    assert_eq!(file.peek(2).await?, b"text");
+    assert_eq!(file.fill_at_least(2).await?, b"text");
     let mut outcome = file.write_all(b"x").await;
     if outcome.is_ok() {
         // The bytes are accepted at once. The write that fails comes later, off the loop.

@@ -81,7 +81,7 @@ async fn fan_out_group(mut stream: TcpStream, group: SendGroup) -> io::Result<()
 async fn pieces(mut stream: TcpStream) -> io::Result<()> {
     let mut wanted = 1;
     loop {
-        let received = stream.peek(wanted).await?;
+        let received = stream.fill_at_least(wanted).await?;
         if received.len() < wanted {
             return Ok(());
         }
