@@ -52,7 +52,7 @@
 //! | datagrams: `send…` | nothing is sent |
 //! | `readable`, `writable`, `AsyncFd::async_io` | nothing is lost: a reported readiness is kept |
 //! | `send` | a chunk that has been queued, usually by the first poll, is still sent; otherwise nothing is sent |
-//! | `AsyncSend::send`, in generic code | a stream of this crate sends nothing of the chunk; other types may have sent a part |
+//! | `AsyncSend::send`, in generic code | a stream of this crate sends all of the chunk or nothing; other types may have sent a part |
 //! | `write`, `write_vectored` | nothing was sent or queued |
 //! | `TcpStream::close`, `into_parts`, `into_std` | the stream closes like a dropped one |
 //! | `drain`, `shutdown` | queued bytes are still sent; once polled, `shutdown` completes |

@@ -18,7 +18,7 @@
 //! # }).unwrap();
 //! ```
 
-use crate::bytes::chunk::{Chunk, IntoChunk};
+use crate::bytes::chunk::IntoChunk;
 use crate::bytes::lease::Lease;
 use crate::fs::path::about;
 use crate::net::{AsStream, NewFd, RecvBuffer, SendFuture, StreamHandle, borrow_exposed, given};
@@ -104,15 +104,6 @@ impl Sender {
         self.handle.send(chunk.into())
     }
 
-    /// Queues a chunk once the queue is within the send bound, and leaves `chunk` empty. While
-    /// this is pending, the chunk stays with the caller.
-    ///
-    /// # Errors
-    /// The errors of [`send`](Self::send).
-    pub fn poll_send(&mut self, cx: &mut Context<'_>, chunk: &mut Chunk) -> Poll<io::Result<()>> {
-        self.handle.poll_send(cx, chunk)
-    }
-
     /// Sends several chunks in order. If the future is dropped, the chunks that it has queued
     /// are sent, and the rest are not.
     ///
@@ -143,35 +134,15 @@ impl Sender {
         self.handle.try_write(bytes)
     }
 
-    /// Sends or queues as many bytes as the kernel takes now and the send bound allows, and returns
-    /// their number. See [`TcpStream::poll_write`](crate::net::TcpStream::poll_write).
-    ///
-    /// # Errors
-    /// The errors of [`TcpStream::poll_write`](crate::net::TcpStream::poll_write).
-    pub fn poll_write(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        self.handle.poll_write(cx, &[IoSlice::new(bytes)])
-    }
-
-    /// Like [`poll_write`](Self::poll_write), but for several slices in order.
-    ///
-    /// # Errors
-    /// The errors of [`send`](Self::send).
-    pub fn poll_write_vectored(
-        &mut self,
-        cx: &mut Context<'_>,
-        slices: &[IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        self.handle.poll_write(cx, slices)
-    }
-
-    /// Sends as many of the borrowed bytes as [`poll_write`](Self::poll_write) accepts, and returns
-    /// their number: at least one, unless `bytes` is empty. [`send`](Self::send) sends owned bytes
-    /// without a copy. See [`TcpStream::write`](crate::net::TcpStream::write).
+    /// Sends or queues as many of the borrowed bytes as the kernel takes now and the send bound
+    /// allows, and returns their number: at least one, unless `bytes` is empty.
+    /// [`send`](Self::send) sends owned bytes without a copy. See
+    /// [`TcpStream::write`](crate::net::TcpStream::write).
     ///
     /// # Errors
     /// The errors of [`TcpStream::write`](crate::net::TcpStream::write).
     pub async fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        poll_fn(|cx| self.poll_write(cx, bytes)).await
+        poll_fn(|cx| self.handle.poll_write(cx, &[IoSlice::new(bytes)])).await
     }
 
     /// Like [`write`](Self::write), but for several slices in order.
@@ -179,7 +150,7 @@ impl Sender {
     /// # Errors
     /// The errors of [`send`](Self::send).
     pub async fn write_vectored(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
-        poll_fn(|cx| self.poll_write_vectored(cx, slices)).await
+        poll_fn(|cx| self.handle.poll_write(cx, slices)).await
     }
 
     /// Sends all of the borrowed bytes, and waits whenever the send bound has been reached. See
@@ -189,23 +160,6 @@ impl Sender {
     /// The errors of [`TcpStream::write_all`](crate::net::TcpStream::write_all).
     pub async fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.handle.write_all(bytes).await
-    }
-
-    /// Reports the error of an earlier send, if there was one. See
-    /// [`TcpStream::flush`](crate::net::TcpStream::flush).
-    ///
-    /// # Errors
-    /// The errors of [`TcpStream::flush`](crate::net::TcpStream::flush).
-    pub async fn flush(&mut self) -> io::Result<()> {
-        poll_fn(|cx| self.poll_flush(cx)).await
-    }
-
-    /// Polls like [`flush`](Self::flush). Pending only if the task has used up its budget.
-    ///
-    /// # Errors
-    /// The errors of [`flush`](Self::flush).
-    pub fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.handle.poll_flush(cx)
     }
 
     /// Waits until the kernel has taken all queued bytes. Cancel-safe.
@@ -230,15 +184,7 @@ impl Sender {
     /// # Errors
     /// The errors of [`TcpStream::shutdown`](crate::net::TcpStream::shutdown).
     pub async fn shutdown(&mut self) -> io::Result<()> {
-        poll_fn(|cx| self.poll_shutdown(cx)).await
-    }
-
-    /// Polls like [`shutdown`](Self::shutdown).
-    ///
-    /// # Errors
-    /// The errors of [`shutdown`](Self::shutdown).
-    pub fn poll_shutdown(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.handle.poll_shutdown(cx)
+        poll_fn(|cx| self.handle.poll_shutdown(cx)).await
     }
 }
 
@@ -252,6 +198,11 @@ impl Receiver {
         &self.handle
     }
 
+    /// Returns what receiving takes: the handle, and the bytes that it has shown.
+    pub(crate) fn source(&mut self) -> (&StreamHandle, &mut RecvBuffer) {
+        (&self.handle, &mut self.unread)
+    }
+
     /// Returns the next bytes, at least one, or `None` at the end of the stream and on every later
     /// call. See [`TcpStream::recv`](crate::net::TcpStream::recv).
     ///
@@ -259,16 +210,7 @@ impl Receiver {
     /// The errors of [`TcpStream::recv`](crate::net::TcpStream::recv).
     #[inline]
     pub fn recv(&mut self) -> impl Future<Output = io::Result<Option<Lease>>> {
-        poll_fn(|cx| self.poll_recv(cx))
-    }
-
-    /// Polls like [`recv`](Self::recv).
-    ///
-    /// # Errors
-    /// The errors of [`recv`](Self::recv).
-    #[inline]
-    pub fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Option<Lease>>> {
-        self.unread.poll_recv(&self.handle, cx)
+        poll_fn(|cx| self.unread.poll_recv(&self.handle, cx))
     }
 
     /// Like [`recv`](Self::recv), but returns only bytes that earlier turns of the loop have
@@ -309,15 +251,6 @@ impl Receiver {
         self.fill_at_least(1).await
     }
 
-    /// Polls like [`fill_buf`](Self::fill_buf).
-    ///
-    /// # Errors
-    /// The errors of [`recv`](Self::recv).
-    #[inline]
-    pub fn poll_fill_buf(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<&[u8]>> {
-        self.poll_fill_at_least(cx, 1)
-    }
-
     /// Drops the first `n` of the bytes that [`fill_buf`](Self::fill_buf) or
     /// [`fill_at_least`](Self::fill_at_least) showed last.
     ///
@@ -334,21 +267,8 @@ impl Receiver {
     /// # Errors
     /// The errors of [`TcpStream::fill_at_least`](crate::net::TcpStream::fill_at_least).
     pub async fn fill_at_least(&mut self, n: usize) -> io::Result<&[u8]> {
-        poll_fn(|cx| self.poll_fill_at_least(cx, n).map_ok(drop)).await?;
+        poll_fn(|cx| self.unread.poll_fill_at_least(&self.handle, cx, n).map_ok(drop)).await?;
         Ok(self.unread.shown())
-    }
-
-    /// Polls like [`fill_at_least`](Self::fill_at_least).
-    ///
-    /// # Errors
-    /// The errors of [`fill_at_least`](Self::fill_at_least).
-    #[inline]
-    pub fn poll_fill_at_least(
-        &mut self,
-        cx: &mut Context<'_>,
-        n: usize,
-    ) -> Poll<io::Result<&[u8]>> {
-        self.unread.poll_fill_at_least(&self.handle, cx, n)
     }
 
     /// Returns the next `n` bytes as one lease, without a copy if they were received in one piece,
@@ -358,15 +278,7 @@ impl Receiver {
     /// # Errors
     /// The errors of [`TcpStream::recv_exact`](crate::net::TcpStream::recv_exact).
     pub async fn recv_exact(&mut self, n: usize) -> io::Result<Lease> {
-        poll_fn(|cx| self.poll_recv_exact(cx, n)).await
-    }
-
-    /// Polls like [`recv_exact`](Self::recv_exact).
-    ///
-    /// # Errors
-    /// The errors of [`recv_exact`](Self::recv_exact).
-    pub fn poll_recv_exact(&mut self, cx: &mut Context<'_>, n: usize) -> Poll<io::Result<Lease>> {
-        self.unread.poll_exact(&self.handle, cx, n)
+        poll_fn(|cx| self.unread.poll_exact(&self.handle, cx, n)).await
     }
 }
 

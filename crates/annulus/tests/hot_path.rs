@@ -6,7 +6,7 @@ mod allocations;
 mod common;
 
 use allocations::allocations;
-use annulus::io::copy_bidirectional;
+use annulus::io::{AsyncSend, copy_bidirectional};
 use annulus::net::{TcpStream, UdpSocket};
 use annulus::{Builder, Runtime, counters, nop, spawn};
 use common::{echo, pair, receive, receives_are_armed_once, run, run_on};

@@ -447,11 +447,40 @@ impl AsyncRecv for &[u8] {
     }
 }
 
-/// Implements the trait by forwarding to the inherent methods of each type.
+/// Implements the trait for the streams of this crate.
 macro_rules! of_streams {
     ($($stream:ident)*) => {$(
         impl AsyncRecv for $stream {
-            forward!(this => this);
+            #[inline]
+            fn poll_fill_at_least(
+                &mut self,
+                cx: &mut Context<'_>,
+                n: usize,
+            ) -> Poll<io::Result<&[u8]>> {
+                let (handle, unread) = self.source();
+                unread.poll_fill_at_least(handle, cx, n)
+            }
+
+            #[inline]
+            fn consume(&mut self, n: usize) {
+                self.source().1.consume(n);
+            }
+
+            #[inline]
+            fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Option<Lease>>> {
+                let (handle, unread) = self.source();
+                unread.poll_recv(handle, cx)
+            }
+
+            #[inline]
+            fn poll_recv_exact(
+                &mut self,
+                cx: &mut Context<'_>,
+                n: usize,
+            ) -> Poll<io::Result<Lease>> {
+                let (handle, unread) = self.source();
+                unread.poll_exact(handle, cx, n)
+            }
 
             fn own_source(&self) -> Option<OwnSource<'_>> {
                 Some(OwnSource { handle: self.source_handle() })

@@ -45,8 +45,10 @@ pub trait AsyncSend {
     fn poll_write(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>>;
 
     /// Returns `Ready` once the accepted bytes will be sent without further calls. Sockets and
-    /// pipes of this crate send them without a flush. Types that buffer or encrypt bytes first pass
-    /// them on.
+    /// pipes of this crate need no flush: they are ready at once, and only report the error of an
+    /// earlier send. To wait until the kernel has taken the bytes, call
+    /// [`drain`](crate::net::TcpStream::drain). Types that buffer or encrypt bytes first pass them
+    /// on.
     ///
     /// # Errors
     /// The errors of [`poll_write`](Self::poll_write).
@@ -102,8 +104,8 @@ pub trait AsyncSend {
     /// not copy it.
     ///
     /// The future is ready once the chunk has been accepted. If it is dropped first, a stream of
-    /// this crate sends none of it, whereas the provided [`poll_send`](Self::poll_send) may have
-    /// sent a part.
+    /// this crate sends all of the chunk or nothing, whereas the provided
+    /// [`poll_send`](Self::poll_send) may have sent a part.
     ///
     /// # Errors
     /// The errors of [`poll_write`](Self::poll_write).
@@ -293,12 +295,53 @@ impl AsyncSend for Vec<u8> {
     }
 }
 
-/// Implements the trait by forwarding to the inherent methods of each type. `$takes_pages` says
-/// whether `sendfile` to the type never blocks.
+/// Implements the trait for the streams of this crate. `$takes_pages` says whether `sendfile` to
+/// the type never blocks.
 macro_rules! of_streams {
     ($($stream:ident: $takes_pages:literal,)*) => {$(
         impl AsyncSend for $stream {
-            forward!(this => this);
+            #[inline]
+            fn poll_write(
+                &mut self,
+                cx: &mut Context<'_>,
+                bytes: &[u8],
+            ) -> Poll<io::Result<usize>> {
+                self.handle().poll_write(cx, &[IoSlice::new(bytes)])
+            }
+
+            #[inline]
+            fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+                self.handle().poll_flush(cx)
+            }
+
+            #[inline]
+            fn poll_shutdown(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+                self.handle().poll_shutdown(cx)
+            }
+
+            #[inline]
+            fn poll_write_vectored(
+                &mut self,
+                cx: &mut Context<'_>,
+                slices: &[IoSlice<'_>],
+            ) -> Poll<io::Result<usize>> {
+                self.handle().poll_write(cx, slices)
+            }
+
+            #[inline]
+            fn poll_send(
+                &mut self,
+                cx: &mut Context<'_>,
+                chunk: &mut Chunk,
+            ) -> Poll<io::Result<()>> {
+                self.handle().poll_send(cx, chunk)
+            }
+
+            /// Like the method of the stream.
+            #[inline]
+            fn send(&mut self, chunk: impl IntoChunk) -> impl Future<Output = io::Result<()>> {
+                self.handle().send(chunk.into())
+            }
 
             fn own_stream(&self) -> Option<OwnStream<'_>> {
                 Some(OwnStream { handle: self.handle(), takes_pages: $takes_pages })

@@ -2,6 +2,7 @@
 
 use super::SIGKILL;
 use super::running::Running;
+use crate::io::AsyncRecv;
 use crate::pipe::{Receiver, Sender};
 use crate::signal::Signal;
 use crate::tasks::budget;

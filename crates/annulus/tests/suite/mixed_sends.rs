@@ -4,7 +4,7 @@
 use crate::common;
 
 use annulus::fs::{self, File};
-use annulus::io::copy;
+use annulus::io::{AsyncSend, copy};
 use annulus::net::TcpStream;
 use annulus::sim::{Fault, Faults, Link, Sim, run_on};
 use annulus::{Builder, Runtime, SharedBytes, counters, spawn};

@@ -1,6 +1,7 @@
 //! TCP and Unix connections, and their listeners.
 
 use annulus::Lease;
+use annulus::io::{AsyncRecv, AsyncSend};
 use annulus::net::{SendFuture, TcpStream, UnixListener, UnixStream};
 use annulus::shards::ShardListener;
 use std::future::poll_fn;

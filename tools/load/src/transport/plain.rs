@@ -3,6 +3,7 @@
 use crate::exchange::{SendBytes, Transport};
 use crate::plan::Plan;
 use crate::server_address::{ServerAddress, unix_address};
+use annulus::io::{AsyncRecv, AsyncSend};
 use annulus::net::{ConnectOptions, TcpStream, UnixStream};
 use annulus::{Chunk, time};
 use std::io;

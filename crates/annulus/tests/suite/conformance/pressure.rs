@@ -6,7 +6,6 @@ use annulus::net::{SendHalf, TcpListener, TcpStream};
 use annulus::time::{sleep, timeout};
 use annulus::{Builder, Counters, spawn};
 use std::cell::Cell;
-use std::future::poll_fn;
 use std::io;
 use std::rc::Rc;
 use std::time::Duration;
@@ -20,7 +19,7 @@ async fn fill(sending: &mut SendHalf, bytes: &[u8]) -> io::Result<usize> {
     let deadline = Duration::from_millis(200);
     while at < bytes.len() {
         let end = bytes.len().min(at + 10_000);
-        let write = poll_fn(|cx| sending.poll_write(cx, &bytes[at..end]));
+        let write = sending.write(&bytes[at..end]);
         match timeout(deadline, write).await {
             Ok(written) => at += written?,
             Err(_elapsed) => break,

@@ -2,6 +2,7 @@
 
 use crate::common::{pair, pattern, receive, touch};
 use crate::conformance::mode::Mode;
+use annulus::io::AsyncSend;
 use annulus::net::TcpStream;
 use annulus::{Counters, Lease, spawn};
 use std::io::{self, ErrorKind, IoSlice};

@@ -5,6 +5,7 @@ use crate::sim::faulty::send_faulty;
 use crate::sim::reader::pattern;
 use crate::sim::run::Run;
 use annulus::Chunk;
+use annulus::io::AsyncSend;
 use annulus::net::SendHalf;
 use std::io::{self, IoSlice};
 
