@@ -99,7 +99,8 @@ pub trait AsyncRecv {
         Poll::Ready(Ok((!lease.is_empty()).then_some(lease)))
     }
 
-    /// Returns the next `n` bytes. The provided method copies them.
+    /// Returns the next `n` bytes. The provided method copies them. If the stream ends first, the
+    /// bytes stay, and the next call checks for more.
     ///
     /// # Errors
     /// The errors of [`poll_fill_at_least`](Self::poll_fill_at_least), and `UnexpectedEof` if the
@@ -107,7 +108,9 @@ pub trait AsyncRecv {
     fn poll_recv_exact(&mut self, cx: &mut Context<'_>, n: usize) -> Poll<io::Result<Lease>> {
         let shown = if n == 0 { &[] } else { ready!(self.poll_fill_at_least(cx, n))? };
         let Some(bytes) = shown.get(..n) else {
-            return Poll::Ready(Err(ended(shown.len(), n)));
+            let there = shown.len();
+            self.consume(0);
+            return Poll::Ready(Err(ended(there, n)));
         };
         let lease = Lease::copy_of(bytes);
         self.consume(n);
@@ -127,9 +130,15 @@ pub trait AsyncRecv {
         let mut wanted = 1;
         loop {
             let shown = ready!(self.poll_fill_at_least(cx, wanted))?;
-            match framing::check_frame(shown, wanted, limit, length)? {
+            let there = shown.len();
+            let frame = framing::check_frame(shown, wanted, limit, length);
+            if there < wanted {
+                // The end was shown. The next call checks for more.
+                self.consume(0);
+            }
+            match frame? {
                 Frame::End => return Poll::Ready(Ok(None)),
-                Frame::Unknown => wanted = shown.len() + 1,
+                Frame::Unknown => wanted = there + 1,
                 Frame::Of(len) => return self.poll_recv_exact(cx, len).map_ok(Some),
             }
         }

@@ -104,10 +104,10 @@ impl AsyncSeek for FileStream {
 /// [`AsyncStream`](super::AsyncStream) can use it. The adapter also implements the traits of
 /// `tokio::io`. It reads ahead into its own memory, which grows with the number of bytes peeked at.
 ///
-/// Once the stream has ended, every poll returns the end until [`consume`](AsyncRecv::consume) is
-/// called, even with 0. Then the adapter reads again, because growing files and terminals continue
-/// after an end. [`fill_buf`](AsyncRecv::fill_buf) and [`fill_at_least`](AsyncRecv::fill_at_least)
-/// make that call themselves.
+/// Once the stream has ended, [`poll_fill_at_least`](AsyncRecv::poll_fill_at_least) shows the end
+/// until [`consume`](AsyncRecv::consume) is called, even with 0. Then the adapter reads again,
+/// because growing files and terminals continue after an end. All other methods make that call
+/// themselves.
 ///
 /// Streams of this crate need no adapter. Wrap a stream that is not `Unpin` in `Box::pin` first.
 ///

@@ -253,6 +253,14 @@ pub(crate) async fn one_function_serves_all_streams() -> io::Result<()> {
     for wanted in [3, 0, 4, 0] {
         assert_eq!(AsyncRecv::read(&mut grows, &mut memory).await?, wanted);
     }
+    // So does a read of a whole message, which keeps the part that it has.
+    let mut grows = FromTokio::new(Pieces(vec![&b"\0\x03on"[..], b"", b"", b"e", b""].into_iter()));
+    let error = grows.read_frame(100, length).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::UnexpectedEof);
+    let error = grows.recv_exact(5).await.unwrap_err();
+    assert_eq!(error.to_string(), "the stream ended after 4 of 5 bytes");
+    assert_eq!(grows.read_frame(100, length).await?.as_deref(), Some(&b"\0\x03one"[..]));
+    assert!(grows.read_frame(100, length).await?.is_none());
     let mut written = Vec::new();
     written.write_all(b"a vector ").await?;
     AsyncSend::send(&mut written, "for tests").await?;
