@@ -28,8 +28,8 @@ fn poll_read(
 }
 
 macro_rules! reads {
-    ($($type:ident $(<$s:ident>)?),*) => {$(
-        impl$(<$s: AsyncRead + Unpin>)? AsyncRead for $type$(<$s>)? {
+    ($($type:ident),*) => {$(
+        impl AsyncRead for $type {
             fn poll_read(
                 self: Pin<&mut Self>,
                 cx: &mut Context<'_>,
@@ -40,7 +40,7 @@ macro_rules! reads {
         }
 
         /// Shows received bytes in place, without a copy.
-        impl$(<$s: AsyncRead + Unpin>)? AsyncBufRead for $type$(<$s>)? {
+        impl AsyncBufRead for $type {
             fn poll_fill_buf(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<&[u8]>> {
                 AsyncRecv::poll_fill_buf(self.get_mut(), cx)
             }
@@ -53,8 +53,8 @@ macro_rules! reads {
 }
 
 macro_rules! writes {
-    ($($type:ident $(<$s:ident>)?),*) => {$(
-        impl$(<$s: AsyncWrite + Unpin>)? AsyncWrite for $type$(<$s>)? {
+    ($($type:ident),*) => {$(
+        impl AsyncWrite for $type {
             fn poll_write(
                 self: Pin<&mut Self>,
                 cx: &mut Context<'_>,
@@ -86,8 +86,8 @@ macro_rules! writes {
     )*};
 }
 
-reads!(TcpStream, UnixStream, RecvHalf, Receiver, FileStream, FromTokio<S>);
-writes!(TcpStream, UnixStream, SendHalf, Sender, FileStream, FromTokio<S>);
+reads!(TcpStream, UnixStream, RecvHalf, Receiver, FileStream);
+writes!(TcpStream, UnixStream, SendHalf, Sender, FileStream);
 
 impl AsyncSeek for FileStream {
     fn start_seek(self: Pin<&mut Self>, to: SeekFrom) -> io::Result<()> {
@@ -101,15 +101,17 @@ impl AsyncSeek for FileStream {
 
 /// Adapts a stream with the traits of `tokio::io`, such as a TLS session, to the traits of
 /// [`annulus::io`](crate::io), so that code that is generic over
-/// [`AsyncStream`](super::AsyncStream) can use it. The adapter also implements the traits of
-/// `tokio::io`. It reads ahead into its own memory, which grows with the number of bytes peeked at.
+/// [`AsyncStream`](super::AsyncStream) can use it. It reads ahead into its own memory, which grows
+/// with the number of bytes peeked at.
 ///
 /// Once the stream has ended, [`poll_fill_at_least`](AsyncRecv::poll_fill_at_least) shows the end
 /// until [`consume`](AsyncRecv::consume) is called, even with 0. Then the adapter reads again,
 /// because growing files and terminals continue after an end. All other methods make that call
 /// themselves.
 ///
-/// Streams of this crate need no adapter. Wrap a stream that is not `Unpin` in `Box::pin` first.
+/// The adapter does not have the traits of `tokio::io` itself. To go back to them, take the stream
+/// out with [`into_parts`](Self::into_parts). Streams of this crate need no adapter. Wrap a stream
+/// that is not `Unpin` in `Box::pin` first.
 ///
 /// ```
 /// use annulus::io::{AsyncRecv, AsyncSend, FromTokio};
