@@ -117,7 +117,7 @@ impl Sender {
     }
 
     /// Waits until [`try_write`](Self::try_write) would accept bytes, which means until the queue
-    /// is below the send bound, even if the kernel has no space. See
+    /// is below the unsent limit, even if the kernel has no space. See
     /// [`TcpStream::writable`](crate::net::TcpStream::writable).
     ///
     /// # Errors
@@ -129,12 +129,12 @@ impl Sender {
     /// Like [`write`](Self::write), but never waits.
     ///
     /// # Errors
-    /// `WouldBlock` if the send bound has been reached, and the errors of [`send`](Self::send).
+    /// `WouldBlock` if the unsent limit has been reached, and the errors of [`send`](Self::send).
     pub fn try_write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.handle.try_write(bytes)
     }
 
-    /// Sends or queues as many of the borrowed bytes as the kernel takes now and the send bound
+    /// Sends or queues as many of the borrowed bytes as the kernel takes now and the unsent limit
     /// allows, and returns their number: at least one, unless `bytes` is empty.
     /// [`send`](Self::send) sends owned bytes without a copy. See
     /// [`TcpStream::write`](crate::net::TcpStream::write).
@@ -153,7 +153,7 @@ impl Sender {
         poll_fn(|cx| self.handle.poll_write(cx, slices)).await
     }
 
-    /// Sends all of the borrowed bytes, and waits whenever the send bound has been reached. See
+    /// Sends all of the borrowed bytes, and waits whenever the unsent limit has been reached. See
     /// [`TcpStream::write_all`](crate::net::TcpStream::write_all).
     ///
     /// # Errors

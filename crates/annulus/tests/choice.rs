@@ -143,8 +143,14 @@ fn requesting_epoll_selects_epoll() {
 
 #[test]
 fn an_impossible_pool_size_is_an_error_on_every_driver() {
-    let error =
-        |choice| Runtime::builder().driver(choice).recv_buffers(1000, 8).build().unwrap_err();
+    let error = |choice| {
+        Runtime::builder()
+            .driver(choice)
+            .stream_buffer_size(1000)
+            .stream_buffer_count(8)
+            .build()
+            .unwrap_err()
+    };
     let text = error(DriverChoice::Epoll).to_string();
     assert!(text.starts_with("a pool of 8 buffers of 1000 bytes is invalid: "), "{text}");
     assert_eq!(error(DriverChoice::Auto).to_string(), text);

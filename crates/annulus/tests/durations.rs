@@ -117,7 +117,7 @@ fn runtime_accepts_max_and_zero() {
         .blocking_keep_alive(MAX)
         .linger(MAX)
         .shutdown_timeout(MAX)
-        .slow_poll(MAX);
+        .slow_poll(Some(MAX));
     on_each(longest, answers_by_default);
     let shortest = Runtime::builder()
         .blocking_keep_alive(ZERO)
@@ -127,7 +127,7 @@ fn runtime_accepts_max_and_zero() {
     on_each(shortest, answers_by_default);
     for (refused, what) in [
         (Runtime::builder().busy_poll(MAX), "busy_poll"),
-        (Runtime::builder().slow_poll(ZERO), "slow_poll of 0"),
+        (Runtime::builder().slow_poll(Some(ZERO)), "slow_poll of 0"),
     ] {
         let error = refused.build().unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidInput);

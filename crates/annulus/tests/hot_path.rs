@@ -43,7 +43,7 @@ fn a_request_allocates_nothing() {
 #[test]
 fn a_measured_request_allocates_nothing() {
     let no_poll = Duration::from_secs(3600);
-    requests_allocate_nothing(Runtime::builder().slow_poll(no_poll));
+    requests_allocate_nothing(Runtime::builder().slow_poll(Some(no_poll)));
     requests_allocate_nothing(Runtime::builder().measure(true));
 }
 

@@ -24,8 +24,10 @@ fn on_both<F: Future<Output = io::Result<()>>>(body: impl Fn() -> F) {
         let sim = Sim::builder(1).faults(Faults::none()).link(link).build();
         let builder = Runtime::builder()
             .driver(driver)
-            .recv_buffers(4096, 4)
-            .datagram_buffers(4096, 4)
+            .stream_buffer_size(4096)
+            .stream_buffer_count(4)
+            .datagram_buffer_size(4096)
+            .datagram_buffer_count(4)
             .sq_entries(16)
             .cq_entries(32)
             .file_policy(Policy::Offload);
@@ -155,7 +157,8 @@ fn a_dropped_call_keeps_its_memory() {
 fn a_call_outlives_its_runtime() {
     for driver in [DriverChoice::Uring, DriverChoice::Epoll] {
         let sim = Sim::builder(1).faults(Faults::none()).build();
-        let builder = Runtime::builder().driver(driver).recv_buffers(4096, 4);
+        let builder =
+            Runtime::builder().driver(driver).stream_buffer_size(4096).stream_buffer_count(4);
         let kept = run_on(&sim, builder.sq_entries(16).cq_entries(32), async {
             let options = OpenOptions::new().read(true).write(true).create(true);
             let file = options.policy(Policy::Offload).open("/file").await?;

@@ -198,7 +198,8 @@ async fn receive_without_buffers(streams: usize) -> io::Result<()> {
 
 #[test]
 fn streams_without_buffers_hold_memory_for_only_a_few_receives() {
-    let with_pool = |builder: Builder| builder.recv_buffers(RECEIVE as u32, BUFFERS);
+    let with_pool =
+        |builder: Builder| builder.stream_buffer_size(RECEIVE as u32).stream_buffer_count(BUFFERS);
     run_on(with_pool(Runtime::builder().driver(DriverChoice::Epoll)), receive_without_buffers(200));
     if annulus_ring::Features::detect().is_ok() {
         run_on(

@@ -130,7 +130,7 @@ fn a_poll_that_blocks_the_loop_is_a_warning() {
     let limit = Duration::from_millis(2);
     let line = line!() + 3;
     with_default(notes.clone(), || {
-        run_on(Runtime::builder().slow_poll(limit), async move {
+        run_on(Runtime::builder().slow_poll(Some(limit)), async move {
             let task = spawn(async move {
                 let began = Instant::now();
                 while began.elapsed() < limit {}

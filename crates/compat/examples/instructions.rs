@@ -79,7 +79,7 @@ impl Plan {
     fn on_annulus(self) -> io::Result<()> {
         // Outside simulations, a runtime has a memory limit by default, so this runtime gets one,
         // too. The limit is never reached.
-        let builder = Runtime::builder().memory_limit(MemoryLimit::new(1 << 30));
+        let builder = Runtime::builder().memory_limit(Some(MemoryLimit::new(1 << 30)));
         run_on(&Sim::builder(1).build(), builder, async move {
             let listener = annulus::net::TcpListener::bind("127.0.0.1:7000")?;
             let mut clients = Vec::new();

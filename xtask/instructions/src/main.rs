@@ -27,8 +27,9 @@ fn main() -> ExitCode {
     };
     // Unlike other runtimes, simulations have no memory limit by default. This limit is never
     // reached.
-    let builder =
-        Runtime::builder().memory_limit(MemoryLimit::new(1 << 30)).measure(way == "tcp-measured");
+    let builder = Runtime::builder()
+        .memory_limit(Some(MemoryLimit::new(1 << 30)))
+        .measure(way == "tcp-measured");
     let result = run_on(&Sim::builder(1).build(), builder, async {
         match way {
             "udp" => echo_datagrams(clients, bytes, messages).await,

@@ -100,7 +100,7 @@ impl<A, B> CopyBidirectional<'_, A, B> {
     ///
     /// Bytes count as progress when they are accepted. Bytes queued by a stream of this crate count
     /// again when the send that contains them ends. A peer that reads slowly must therefore read up
-    /// to a full send queue ([`send_bound`](crate::Builder::send_bound)) within the limit.
+    /// to a full send queue ([`unsent_limit`](crate::Builder::unsent_limit)) within the limit.
     ///
     /// # Panics
     /// The future panics when it is polled outside a runtime.

@@ -27,7 +27,7 @@ const REPORT_STEP_BYTES: usize = 64 * 1024;
 /// let limit = MemoryLimit::new(64 << 20);
 /// limit.check()?; // The error says what would be accepted.
 /// let run = |limit: MemoryLimit| {
-///     Runtime::builder().memory_limit(limit).build()?.block_on(async { /* serve */ });
+///     Runtime::builder().memory_limit(Some(limit)).build()?.block_on(async { /* serve */ });
 ///     std::io::Result::Ok(())
 /// };
 /// let other = std::thread::spawn({

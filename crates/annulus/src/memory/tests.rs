@@ -155,8 +155,8 @@ fn without_a_limit_the_crowd_holds_more() {
 #[test]
 fn streams_that_hold_most_are_paused_first_and_resume_with_free_memory() {
     let sim = Sim::builder(1).build();
-    let bounds = |builder: crate::Builder| builder.recv_bound(1 << 20).send_bound(1 << 20);
-    let builder = bounds(Runtime::builder()).memory_limit(MemoryLimit::new(4 << 20));
+    let bounds = |builder: crate::Builder| builder.unread_limit(1 << 20).unsent_limit(1 << 20);
+    let builder = bounds(Runtime::builder()).memory_limit(Some(MemoryLimit::new(4 << 20)));
     let ran = run_on(&sim, builder, async {
         let listener = TcpListener::bind("127.0.0.1:7000")?;
         let mut readers = Vec::new();
@@ -220,7 +220,7 @@ fn an_unacceptable_limit_is_reported_with_the_bound() {
     let most = machine::memory().0.to_string();
     for (bytes, bound) in [(0, "1048576"), (1000, "1048576"), (usize::MAX, most.as_str())] {
         let limit = MemoryLimit::new(bytes);
-        let error = Runtime::builder().memory_limit(limit.clone()).build().unwrap_err();
+        let error = Runtime::builder().memory_limit(Some(limit.clone())).build().unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
         let text = error.to_string();
         assert!(text.contains(&format!("of {bytes} bytes")) && text.contains(bound), "{text}");
@@ -285,8 +285,8 @@ fn receives(held: usize, hoarded: usize) {
     let sim = Sim::builder(1).build();
     let limit = MemoryLimit::new(LIMIT_BYTES);
     // With a small bound, the receive is armed again after few bytes.
-    let builder = Runtime::builder().recv_bound(4096).send_bound(1 << 20);
-    let ran = run_on(&sim, builder.memory_limit(limit.clone()), async {
+    let builder = Runtime::builder().unread_limit(4096).unsent_limit(1 << 20);
+    let ran = run_on(&sim, builder.memory_limit(Some(limit.clone())), async {
         let listener = TcpListener::bind("127.0.0.1:7000")?;
         let (mut client, server) = pair(&listener).await?;
         let (mut receiving, mut sending) = server.into_split();
@@ -369,7 +369,10 @@ fn bounds_are_lowered_above_the_mark_and_rise_at_half_of_it() {
 #[test]
 fn a_resumed_sender_runs_before_the_loop_sleeps() {
     let sim = Sim::builder(1).build();
-    let builder = Runtime::builder().recv_buffers(4096, 4).memory_limit(MemoryLimit::new(1 << 20));
+    let builder = Runtime::builder()
+        .stream_buffer_size(4096)
+        .stream_buffer_count(4)
+        .memory_limit(Some(MemoryLimit::new(1 << 20)));
     let ran = run_on(&sim, builder, async {
         let listener = TcpListener::bind("127.0.0.1:7000")?;
         let (mut client, mut server) = pair(&listener).await?;
@@ -414,7 +417,7 @@ fn a_resumed_sender_runs_before_the_loop_sleeps() {
 #[test]
 fn a_stream_with_nothing_queued_can_write_beyond_the_limit() {
     let sim = Sim::builder(1).build();
-    let builder = Runtime::builder().memory_limit(MemoryLimit::new(1 << 20));
+    let builder = Runtime::builder().memory_limit(Some(MemoryLimit::new(1 << 20)));
     let ran = run_on(&sim, builder, async {
         let listener = TcpListener::bind("127.0.0.1:7000")?;
         let (mut full, _unread) = pair(&listener).await?;

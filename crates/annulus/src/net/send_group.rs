@@ -188,7 +188,7 @@ impl SendGroup {
 
     /// Sets the limit of each member's unsent bytes: 256 KiB by default. A message above the limit
     /// is still queued for a member without unsent bytes. The runtime's
-    /// [send bound](crate::Builder::send_bound) does not apply, but its
+    /// [unsent limit](crate::Builder::unsent_limit) does not apply, but its
     /// [memory limit](crate::Builder::memory_limit) may allow fewer bytes.
     #[must_use]
     pub fn limit(self, bytes: usize) -> Self {

@@ -135,7 +135,7 @@ impl StreamHandle {
         change(stream, shared, &mut inner.state)
     }
 
-    /// Takes `chunk` and queues it, once the queue is within the send bound.
+    /// Takes `chunk` and queues it, once the queue is within the unsent limit.
     pub(crate) fn poll_enqueue(
         &self,
         chunk: &mut Option<Chunk>,
@@ -152,7 +152,7 @@ impl StreamHandle {
         polled
     }
 
-    /// Sends all of the borrowed bytes, and waits whenever the send bound has been reached.
+    /// Sends all of the borrowed bytes, and waits whenever the unsent limit has been reached.
     pub(crate) async fn write_all(&self, mut bytes: &[u8]) -> io::Result<()> {
         if bytes.is_empty() {
             consume_budget().await;

@@ -224,8 +224,8 @@ impl TcpStream {
     /// chunks of up to 1 KiB behind at least two others, and for chunks of up to 8 KiB while the
     /// peer makes no room.
     ///
-    /// Resolves once the queue is within the runtime's [send
-    /// bound](crate::Builder::send_bound). The first poll usually queues the chunk, which is then
+    /// Resolves once the queue is within the runtime's [unsent
+    /// limit](crate::Builder::unsent_limit). The first poll usually queues the chunk, which is then
     /// sent even if the future is dropped. If the queue is full, or the task has used up its
     /// budget, the chunk is not queued yet. Dropping the future then sends nothing.
     ///
@@ -251,7 +251,7 @@ impl TcpStream {
     }
 
     /// Waits until [`try_write`](Self::try_write) would accept bytes. This means that the queue is
-    /// below the send bound, even if the kernel has no space.
+    /// below the unsent limit, even if the kernel has no space.
     ///
     /// Cancel-safe. Only one task at a time may wait.
     ///
@@ -264,12 +264,12 @@ impl TcpStream {
     /// Like [`write`](Self::write), but never waits.
     ///
     /// # Errors
-    /// `WouldBlock` if the send bound has been reached, and the errors of [`send`](Self::send).
+    /// `WouldBlock` if the unsent limit has been reached, and the errors of [`send`](Self::send).
     pub fn try_write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.handle.try_write(bytes)
     }
 
-    /// Sends or queues as many of the borrowed bytes as the kernel takes now and the send bound
+    /// Sends or queues as many of the borrowed bytes as the kernel takes now and the unsent limit
     /// allows, and returns their number: at least one, unless `bytes` is empty. Large writes
     /// usually go to the kernel at once, if nothing of the stream is in flight. Other bytes are
     /// copied and sent at the end of the turn, after the chunks that [`send`](Self::send) has
@@ -292,7 +292,7 @@ impl TcpStream {
         poll_fn(|cx| self.handle.poll_write(cx, slices)).await
     }
 
-    /// Sends all of the borrowed bytes, and waits whenever the send bound has been reached.
+    /// Sends all of the borrowed bytes, and waits whenever the unsent limit has been reached.
     ///
     /// Not cancel-safe: if the future is dropped, some of the bytes may have been queued.
     ///

@@ -179,8 +179,8 @@ impl UdpSocket {
     }
 
     /// Sends a lease or any owned bytes as a datagram, without a copy. The future is ready once the
-    /// datagram is queued, and waits while the queue exceeds the runtime's
-    /// [send bound](crate::Builder::send_bound). A queued datagram leaves at the end of the turn.
+    /// datagram is queued, and waits while the queue exceeds the runtime's [unsent
+    /// limit](crate::Builder::unsent_limit). A queued datagram leaves at the end of the turn.
     ///
     /// If the future is dropped before it is ready, nothing is sent.
     ///
@@ -453,8 +453,8 @@ impl UdpOptions {
 
     /// Sets the size of the largest datagram that is received whole, at most 65,535 bytes. By
     /// default, it is what fits a buffer of
-    /// [`Builder::datagram_buffers`](crate::Builder::datagram_buffers). If a larger size is set,
-    /// datagrams are received one at a time, into heap memory.
+    /// [`Builder::datagram_buffer_size`](crate::Builder::datagram_buffer_size). If a larger size is
+    /// set, datagrams are received one at a time, into heap memory.
     pub fn max_datagram(mut self, bytes: usize) -> Self {
         self.settings.max_datagram = Some(bytes);
         self

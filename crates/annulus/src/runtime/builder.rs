@@ -25,7 +25,8 @@ use std::time::Duration;
 /// Polling for longer would only waste a core.
 const MAX_BUSY_POLL: Duration = Duration::from_secs(1);
 
-/// Settings of a runtime. Each has a default that suits a network server.
+/// Settings of a runtime. Each has a default that suits a network server. A switch is a `bool`. A
+/// value that may be absent is an `Option`, and `None` turns it off.
 #[derive(Clone)]
 pub struct Builder {
     choice: DriverChoice,
@@ -118,11 +119,18 @@ impl Builder {
         self
     }
 
-    /// Sets the size in bytes of the buffers that streams receive into (a multiple of 4096), and
-    /// their maximum number (a power of two up to 32,768). 256 KiB × 1024 by default. Only address
-    /// space is reserved in advance: buffers take memory page by page, as recent traffic needs it.
-    pub fn recv_buffers(mut self, size: u32, count: u32) -> Self {
-        self.config.pool = PoolSize { buffer: size, count };
+    /// Sets the size in bytes of the buffers that streams receive into: a multiple of 4096, 256 KiB
+    /// by default. Only address space is reserved in advance: buffers take memory page by page, as
+    /// recent traffic needs it.
+    pub fn stream_buffer_size(mut self, bytes: u32) -> Self {
+        self.config.pool.buffer = bytes;
+        self
+    }
+
+    /// Sets the number of buffers that streams receive into: a power of two up to 32,768, 1024 by
+    /// default. If all are in use, streams receive into heap memory.
+    pub fn stream_buffer_count(mut self, count: u32) -> Self {
+        self.config.pool.count = count;
         self
     }
 
@@ -163,7 +171,7 @@ impl Builder {
     /// A pipe takes two descriptors, until the runtime frees unneeded resources: ten seconds after
     /// the last receive. A runtime has at most 64 pipes; further copies go through the process. A
     /// pipe may hold up to 1 MiB of its connection in kernel memory, regardless of
-    /// [`send_bound`](Self::send_bound). The sockets become non-blocking.
+    /// [`unsent_limit`](Self::unsent_limit). The sockets become non-blocking.
     /// [`Counters::spliced_bytes`](crate::Counters::spliced_bytes) counts the bytes moved this way.
     /// A simulated kernel does not use pipes.
     pub fn splice_threshold(mut self, bytes: Option<usize>) -> Self {
@@ -171,12 +179,19 @@ impl Builder {
         self
     }
 
-    /// Sets the buffers that datagrams are received into, one per datagram: size and count as for
-    /// [`recv_buffers`](Self::recv_buffers). 68 KiB × 1024 by default, so that the largest UDP
-    /// datagram fits together with its address and control messages. The buffers are reserved when
-    /// the first datagram socket is created.
-    pub fn datagram_buffers(mut self, size: u32, count: u32) -> Self {
-        self.datagrams = PoolSize { buffer: size, count };
+    /// Sets the size in bytes of the buffers that datagrams are received into, one per datagram: a
+    /// multiple of 4096. 68 KiB by default, so that the largest UDP datagram fits together with its
+    /// address and control messages. The buffers are reserved when the first datagram socket is
+    /// created.
+    pub fn datagram_buffer_size(mut self, bytes: u32) -> Self {
+        self.datagrams.buffer = bytes;
+        self
+    }
+
+    /// Sets the number of buffers that datagrams are received into: a power of two up to 32,768,
+    /// 1024 by default.
+    pub fn datagram_buffer_count(mut self, count: u32) -> Self {
+        self.datagrams.count = count;
         self
     }
 
@@ -186,7 +201,7 @@ impl Builder {
     /// sockets together hold more than 6 MiB, or half of the memory limit if that is less, the
     /// bound is at most 16 KiB until they hold much less. So many peers whose data is not read use
     /// little memory.
-    pub fn recv_bound(mut self, bytes: u32) -> Self {
+    pub fn unread_limit(mut self, bytes: u32) -> Self {
         self.stream_bounds.receive = bytes;
         self
     }
@@ -195,7 +210,7 @@ impl Builder {
     /// `send` waits. 256 KiB by default. Once the runtime's sockets together hold more than 6 MiB,
     /// or half of the memory limit if that is less, the bound is at most 4 KiB for a stream whose
     /// peer does not read.
-    pub fn send_bound(mut self, bytes: usize) -> Self {
+    pub fn unsent_limit(mut self, bytes: usize) -> Self {
         self.stream_bounds.send = bytes;
         self
     }
@@ -203,8 +218,8 @@ impl Builder {
     /// Sets the maximum number of bytes that all streams and datagram sockets together may hold, in
     /// this runtime and all others that share the limit. `None` means no limit.
     /// [`MemoryLimit::of_process`] by default, no limit on a simulated kernel.
-    pub fn memory_limit(mut self, limit: impl Into<Option<MemoryLimit>>) -> Self {
-        self.memory = LimitChoice::Given(limit.into());
+    pub fn memory_limit(mut self, limit: Option<MemoryLimit>) -> Self {
+        self.memory = LimitChoice::Given(limit);
         self
     }
 
@@ -329,8 +344,8 @@ impl Builder {
     /// clock is read once per poll, and all turns are in the [trace](crate::stats::Trace), which
     /// then covers a shorter time. A poll that never returns is not detected, because nothing else
     /// runs then, and [`Handle::stats`](crate::Handle::stats) is not answered.
-    pub fn slow_poll(mut self, limit: impl Into<Option<Duration>>) -> Self {
-        self.slow_poll = limit.into();
+    pub fn slow_poll(mut self, limit: Option<Duration>) -> Self {
+        self.slow_poll = limit;
         self
     }
 
@@ -391,7 +406,7 @@ impl Builder {
         })
     }
 
-    /// Returns the driver's configuration. Buffers are no larger than the receive bound (rounded up
+    /// Returns the driver's configuration. Buffers are no larger than the unread limit (rounded up
     /// to whole pages), because a limited receive may still fill its last buffer.
     fn driver_config(&self) -> UringConfig {
         let mut config = self.config.clone();
@@ -407,7 +422,7 @@ impl Builder {
     fn check(&self) -> io::Result<()> {
         let (bounds, busy_poll) = (self.stream_bounds, self.config.busy_poll);
         let spins = format!("busy_poll of {busy_poll:?} is above {MAX_BUSY_POLL:?}; use less");
-        let above = format!("recv_bound of {} is above {}", bounds.receive, i32::MAX);
+        let above = format!("unread_limit of {} is above {}", bounds.receive, i32::MAX);
         let faults = [
             (busy_poll > MAX_BUSY_POLL, &*spins),
             (self.task_budget == 0, "task_budget of 0 would stop every task; use at least 1"),
@@ -421,8 +436,11 @@ impl Builder {
                 "slow_poll of 0 would count every poll as slow; use at least 1 ns, or measure(true)",
             ),
             (bounds.receive > i32::MAX as u32, &above),
-            (bounds.receive == 0, "recv_bound of 0 would stop all receiving; use at least 1 byte"),
-            (bounds.send == 0, "send_bound of 0 would stop all sending; use at least 1 byte"),
+            (
+                bounds.receive == 0,
+                "unread_limit of 0 would stop all receiving; use at least 1 byte",
+            ),
+            (bounds.send == 0, "unsent_limit of 0 would stop all sending; use at least 1 byte"),
         ];
         match faults.into_iter().find(|(is_fault, _)| *is_fault) {
             Some((_, text)) => Err(io::Error::new(io::ErrorKind::InvalidInput, text)),

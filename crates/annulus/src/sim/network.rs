@@ -291,8 +291,7 @@ impl Network {
     ///
     /// # Errors
     /// Returns an error if a name is unknown.
-    pub fn link(&self, a: &str, b: &str, link: impl Into<Option<Link>>) -> io::Result<()> {
-        let link = link.into();
+    pub fn link(&self, a: &str, b: &str, link: Option<Link>) -> io::Result<()> {
         self.request_for_pair(a, b, |a, b| Change::Link(a, b, link))
     }
 

@@ -190,7 +190,7 @@ impl fmt::Display for TaskInfo {
 /// use annulus::{Runtime, stats::Timings};
 /// use std::time::Duration;
 ///
-/// let mut runtime = Runtime::builder().slow_poll(Duration::from_millis(10)).build()?;
+/// let mut runtime = Runtime::builder().slow_poll(Some(Duration::from_millis(10))).build()?;
 /// runtime.block_on(async {
 ///     let blocking = annulus::spawn(async { std::thread::sleep(Duration::from_millis(20)) });
 ///     blocking.await.expect("the task panicked");

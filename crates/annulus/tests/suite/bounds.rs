@@ -40,7 +40,7 @@ fn many_messages_take_one_receive() {
 #[test]
 fn unread_bytes_are_bounded_and_none_is_lost() {
     let bound = 64 * 1024;
-    run_on(Runtime::builder().recv_bound(bound), async move {
+    run_on(Runtime::builder().unread_limit(bound), async move {
         let (mut stream, mut peer) = half_pair().await?;
         let sent = pattern(32 << 20);
         let expected = sent.clone();
@@ -70,7 +70,7 @@ fn unread_bytes_are_bounded_and_none_is_lost() {
 #[test]
 fn leases_held_never_keep_a_stream_from_receiving() {
     // 8 buffers in all, and each of 20 streams holds 20 leases.
-    run_on(Runtime::builder().recv_buffers(4096, 8), async {
+    run_on(Runtime::builder().stream_buffer_size(4096).stream_buffer_count(8), async {
         let mut held = Vec::new();
         let mut streams = Vec::new();
         for _ in 0..20 {
@@ -93,7 +93,7 @@ fn leases_held_never_keep_a_stream_from_receiving() {
 
 #[test]
 fn a_pool_far_too_small_serves_every_stream() {
-    run_on(Runtime::builder().recv_buffers(4096, 2), async {
+    run_on(Runtime::builder().stream_buffer_size(4096).stream_buffer_count(2), async {
         let address = echo_server()?;
         let clients: Vec<_> = (0..30)
             .map(|n| {
@@ -189,7 +189,7 @@ fn connections_in_a_burst_are_all_accepted() {
 
 #[test]
 fn a_pool_at_its_limit_is_shared_fairly() {
-    run_on(Runtime::builder().recv_buffers(4096, 4), async {
+    run_on(Runtime::builder().stream_buffer_size(4096).stream_buffer_count(4), async {
         let enough = 2 << 20;
         let received: Vec<_> = (0..12).map(|_| Rc::new(Cell::new(0))).collect();
         for count in &received {

@@ -4,7 +4,7 @@
 
 use crate::common::pair;
 use annulus::fs::{self, File, FileCache, Policy};
-use annulus::io::{AsyncFd, AsyncRecv, AsyncSend, Interest};
+use annulus::io::{AsyncFd, AsyncRecv, Interest};
 use annulus::net::{TcpStream, UdpSocket, UnixDatagram, UnixOptions, UnixStream};
 use annulus::process::Command;
 use annulus::{DriverChoice, JoinSet, Runtime, pipe, spawn, yield_now};

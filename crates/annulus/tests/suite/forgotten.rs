@@ -15,7 +15,7 @@ use std::task::{Context, Waker};
 fn simulate(future: impl Future<Output = io::Result<()>>) {
     let sim = Sim::builder(1).build();
     // Small, so that queues fill up soon.
-    run_on(&sim, Runtime::builder().send_bound(4096), future).unwrap();
+    run_on(&sim, Runtime::builder().unsent_limit(4096), future).unwrap();
 }
 
 /// Polls a future, which has to wait, and forgets it.

@@ -175,7 +175,7 @@ fn a_reader_that_stops_is_silent() {
 #[test]
 fn a_reader_that_takes_queued_bytes_is_not_silent() {
     let small = Link { receive_buffer: 2000, send_buffer: 2000, ..Link::default() };
-    simulate_on(small, Runtime::builder().recv_bound(1000), async || {
+    simulate_on(small, Runtime::builder().unread_limit(1000), async || {
         let ((mut client, near), (far, mut server)) = (pair().await?, pair().await?);
         let copied = proxy(near, far);
         let text = pattern(8000);

@@ -110,7 +110,7 @@ async fn exchange(random: Random, sim: Rc<Sim>, faults: Faults) -> io::Result<(V
 
 /// Chooses the settings of a run: small or usual bounds, and zero-copy or copied sends.
 fn settings(random: &mut Random) -> Builder {
-    let builder = Runtime::builder().send_bound(random.pick(&[1000, 30_000, 256 * 1024]));
+    let builder = Runtime::builder().unsent_limit(random.pick(&[1000, 30_000, 256 * 1024]));
     let threshold = random.pick(&[None, None, Some(1), Some(10_000)]);
     builder.zero_copy_threshold(threshold)
 }

@@ -28,38 +28,41 @@ pub(crate) fn settings(rng: &mut Rng) -> (Builder, usize) {
     let (mut builder, mut most) = (Runtime::builder(), 400_000);
     if rng.bool() {
         let bound = *rng.choice(&[1, 100, 5000, 70_000]).expect("nothing to choose from");
-        (builder, most) = (builder.recv_bound(bound), most.min(bound as usize * 1000));
+        (builder, most) = (builder.unread_limit(bound), most.min(bound as usize * 1000));
     }
     if rng.bool() {
         let bound = *rng.choice(&[1, 100, 5000, 70_000]).expect("nothing to choose from");
-        (builder, most) = (builder.send_bound(bound), most.min(bound * 1000));
+        (builder, most) = (builder.unsent_limit(bound), most.min(bound * 1000));
     }
     if rng.bool() {
         builder = builder.task_budget(*rng.choice(&[1, 2, 7]).expect("nothing to choose from"));
     }
     if rng.bool() {
-        builder =
-            builder.recv_buffers(4096, *rng.choice(&[1, 4, 64]).expect("nothing to choose from"));
+        builder = builder
+            .stream_buffer_size(4096)
+            .stream_buffer_count(*rng.choice(&[1, 4, 64]).expect("nothing to choose from"));
     }
     if rng.bool() {
         builder = builder
-            .datagram_buffers(68 * 1024, *rng.choice(&[1, 4, 64]).expect("nothing to choose from"));
+            .datagram_buffer_size(68 * 1024)
+            .datagram_buffer_count(*rng.choice(&[1, 4, 64]).expect("nothing to choose from"));
     }
     if rng.u8(..4) == 0 {
-        builder = builder.memory_limit(MemoryLimit::new(
+        builder = builder.memory_limit(Some(MemoryLimit::new(
             *rng.choice(&[1 << 20, 8 << 20]).expect("nothing to choose from"),
-        ));
+        )));
     }
     (builder, most)
 }
 
-/// Returns settings with a ring of 1, 2 or 4 entries and a memory limit that many connections reach.
+/// Returns settings with a ring of 1, 2 or 4 entries and a memory limit that many connections
+/// reach.
 pub(crate) fn small_ring_settings(rng: &mut Rng) -> (Builder, usize) {
     let (builder, most) = settings(rng);
     let entries = *rng.choice(&[1, 2, 4]).expect("nothing to choose from");
     let limit = *rng.choice(&[1 << 20, 2 << 20]).expect("nothing to choose from");
     let builder = builder.sq_entries(entries).cq_entries(entries);
-    (builder.memory_limit(MemoryLimit::new(limit)), most)
+    (builder.memory_limit(Some(MemoryLimit::new(limit))), most)
 }
 
 /// Waits until all tasks have succeeded, up to the time limit, and then until all threads have.

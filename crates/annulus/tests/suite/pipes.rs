@@ -95,7 +95,7 @@ fn more_chunks_than_one_write_takes_leave_in_one_turn() {
 
 #[test]
 fn a_slow_reader_blocks_the_writer() {
-    let small = |builder: Builder| builder.send_bound(4096);
+    let small = |builder: Builder| builder.unsent_limit(4096);
     on_each_with(small, || async {
         let (mut sender, mut receiver) = pipe()?;
         let mut accepted = 0;

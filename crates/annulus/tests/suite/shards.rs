@@ -100,10 +100,10 @@ fn spoiled(make: fn() -> annulus::Builder, culprit: usize) -> (ShardError<io::Er
 #[test]
 fn if_one_shard_cannot_be_set_up_none_starts() {
     for culprit in 0..3 {
-        let (error, ran) = spoiled(|| annulus::Runtime::builder().send_bound(0), culprit);
+        let (error, ran) = spoiled(|| annulus::Runtime::builder().unsent_limit(0), culprit);
         assert_eq!((error.shard, ran), (culprit, 0));
         assert!(matches!(&error.cause, Cause::Runtime(_)), "{error:?}");
-        assert!(error.to_string().contains("send_bound of 0"), "{error}");
+        assert!(error.to_string().contains("unsent_limit of 0"), "{error}");
 
         let (error, ran) = spoiled(|| resume_unwind(Box::new("no settings")), culprit);
         assert_eq!(

@@ -29,7 +29,7 @@ const _: () =
 #[test]
 fn shared_bytes_return_from_another_thread() {
     // There are 4 buffers and far more messages, so all buffers must come back.
-    common::run_on(Runtime::builder().recv_buffers(4096, 4), async {
+    common::run_on(Runtime::builder().stream_buffer_size(4096).stream_buffer_count(4), async {
         let (mut client, mut server) = pair().await?;
         let (sender, receiver) = mpsc::channel::<SharedBytes>();
         let thread =

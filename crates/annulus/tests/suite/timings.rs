@@ -36,7 +36,7 @@ async fn timings() -> io::Result<Timings> {
 #[test]
 fn nothing_is_measured_by_default() {
     for builder in builders() {
-        let off = builder.clone().slow_poll(LIMIT).measure(true).measure(false);
+        let off = builder.clone().slow_poll(Some(LIMIT)).measure(true).measure(false);
         for builder in [builder, off] {
             run_on(builder, async {
                 assert!(stats().await?.timings.is_none());
@@ -89,7 +89,7 @@ fn two_turns_per_tenth_of_a_second_are_timed() {
 #[test]
 fn a_task_that_blocks_the_loop_is_reported_with_its_spawn_place() {
     for builder in builders() {
-        run_on(builder.slow_poll(LIMIT), async {
+        run_on(builder.slow_poll(Some(LIMIT)), async {
             let line = line!() + 1;
             let slow = spawn(async { hold(LIMIT) });
             slow.await.expect("the task panicked");
@@ -120,7 +120,7 @@ fn a_task_that_blocks_the_loop_is_reported_with_its_spawn_place() {
 #[test]
 fn the_wait_of_a_task_includes_the_poll_that_woke_it() {
     for builder in builders() {
-        run_on(builder.slow_poll(LIMIT), async {
+        run_on(builder.slow_poll(Some(LIMIT)), async {
             let notify = Rc::new(Notify::new());
             let waiting = notify.clone();
             let woken = spawn(async move { waiting.notified().await });
@@ -144,7 +144,7 @@ fn the_wait_of_a_task_includes_the_poll_that_woke_it() {
 fn the_last_sixteen_slow_polls_are_kept_and_all_are_counted() {
     let limit = Duration::from_micros(200);
     for builder in builders() {
-        run_on(builder.slow_poll(limit), async {
+        run_on(builder.slow_poll(Some(limit)), async {
             for _ in 0..20 {
                 // The root future is polled in these turns.
                 hold(limit);
@@ -165,7 +165,7 @@ fn the_last_sixteen_slow_polls_are_kept_and_all_are_counted() {
 
 #[test]
 fn a_slow_poll_limit_of_zero_is_refused() {
-    let refused = Runtime::builder().slow_poll(Duration::ZERO).build().unwrap_err();
+    let refused = Runtime::builder().slow_poll(Some(Duration::ZERO)).build().unwrap_err();
     assert_eq!(refused.kind(), io::ErrorKind::InvalidInput);
     assert!(refused.to_string().contains("slow_poll of 0"), "{refused}");
 }
@@ -191,7 +191,7 @@ fn events(trace: &annulus::stats::Trace) -> Vec<(String, String, u64, u64)> {
 #[test]
 fn a_trace_has_each_poll_within_its_turn_and_the_waits_between() {
     for builder in builders() {
-        run_on(builder.slow_poll(LIMIT), async {
+        run_on(builder.slow_poll(Some(LIMIT)), async {
             let line = line!() + 1;
             let holding = spawn(async { hold(2 * LIMIT) });
             holding.await.expect("the task panicked");
@@ -275,7 +275,7 @@ fn a_stall_is_traced_with_the_polled_tasks_even_without_measuring() {
 #[test]
 fn a_trace_is_bounded() {
     for builder in builders() {
-        run_on(builder.slow_poll(Duration::from_secs(100)), async {
+        run_on(builder.slow_poll(Some(Duration::from_secs(100))), async {
             for _ in 0..6000 {
                 yield_now().await;
             }

@@ -179,7 +179,7 @@ async fn fill(stream: &mut TcpStream) -> io::Result<u64> {
 
 #[test]
 fn the_linger_reclaims_memory_of_unread_bytes() {
-    let builder = lending().linger(Duration::from_millis(50)).send_bound(100_000);
+    let builder = lending().linger(Duration::from_millis(50)).unsent_limit(100_000);
     on_linux(builder, async {
         let (mut stream, peer) = half_pair().await?;
         assert!(fill(&mut stream).await? > 0);

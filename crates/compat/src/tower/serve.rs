@@ -250,15 +250,15 @@ impl<L: Listen, M, H> Serve<L, M, H> {
     ///
     /// A write that is not accepted within this time drops the connection, even an upgraded one. A
     /// stream accepts the next write once its queued bytes have been sent, so a peer must read the
-    /// stream's [send bound](annulus::Builder::send_bound) within this time. With the defaults, a
-    /// peer that reads steadily but slower than a few kilobytes per second is also dropped. To
+    /// stream's [unsent limit](annulus::Builder::unsent_limit) within this time. With the defaults,
+    /// a peer that reads steadily but slower than a few kilobytes per second is also dropped. To
     /// allow that, lower the bound or raise the limit.
     ///
     /// If an HTTP/2 response waits that long for its peer's window, and less than a kilobyte is
     /// sent on the connection meanwhile, the connection is closed gracefully, and dropped if that
     /// continues for as long again.
     ///
-    /// The send bound and hyper's buffer limit how many bytes are queued for a peer.
+    /// The unsent limit and hyper's buffer limit how many bytes are queued for a peer.
     pub fn write_timeout(mut self, limit: impl Into<Option<Duration>>) -> Self {
         self.limits.write = limit.into();
         self

@@ -30,10 +30,11 @@ fn settings(random: &mut Random) -> Builder {
     Runtime::builder()
         .task_budget(random.pick(&[1, 2, 7, 128]))
         .event_interval(random.pick(&[1, 5, 61]))
-        .send_bound(random.pick(&[1, 3_000, 30_000, 262_144]))
+        .unsent_limit(random.pick(&[1, 3_000, 30_000, 262_144]))
         .sq_entries(random.pick(&[1, 8, 256]))
         .cq_entries(random.pick(&[2, 64, 4096]))
-        .datagram_buffers(69_632, random.pick(&[1, 4, 64, 1024]))
+        .datagram_buffer_size(69_632)
+        .datagram_buffer_count(random.pick(&[1, 4, 64, 1024]))
 }
 
 /// Sends bytes over two streams at once and checks their echoes. `progress` counts the chunks
@@ -132,7 +133,7 @@ fn task_waiting_for_space_is_woken_without_a_timer() {
         Link { latency: Duration::from_millis(1), receive_buffer: 1 << 20, ..Link::default() };
     for link in [slow, Link { send_buffer: 16_384, ..slow }] {
         let free = time_of(link, Runtime::builder());
-        let tight = time_of(link, Runtime::builder().send_bound(1));
+        let tight = time_of(link, Runtime::builder().unsent_limit(1));
         assert!(tight < 2 * free, "{tight:?}, and {free:?} without a bound");
     }
 }

@@ -19,7 +19,7 @@ fn every_request_is_answered() {
 
 async fn converse(network: Network, mut random: Random) -> std::io::Result<()> {
     let bandwidth = random.pick(&[0, 1_000_000]);
-    network.link("client", "server", Link { bandwidth, segment: 1448, ..Link::default() })?;
+    network.link("client", "server", Some(Link { bandwidth, segment: 1448, ..Link::default() }))?;
     let mut stream = TcpStream::connect("server:80").await?;
     for _ in 0..10 {
         let (requests, expected) = requests(&mut random);

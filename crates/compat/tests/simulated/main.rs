@@ -90,7 +90,11 @@ async fn inspect(run: Run) -> std::io::Result<()> {
 fn network(sim: &Rc<Sim>, seed: u64) -> Network {
     // Small buffers, because the kernel zeroes memory on first use, and each seed has several
     // runtimes.
-    let network = Network::on(sim, seed, Runtime::builder().recv_buffers(16 * 1024, 64));
+    let network = Network::on(
+        sim,
+        seed,
+        Runtime::builder().stream_buffer_size(16 * 1024).stream_buffer_count(64),
+    );
     network.disturb(Disturbances {
         pause: Duration::from_millis(10)..Duration::from_secs(2),
         length: Duration::from_millis(1)..Duration::from_secs(10),

@@ -92,7 +92,11 @@ async fn client(network: Network, ended: Rc<Cell<u32>>, seed: u64) -> io::Result
 fn request_in_progress_is_answered_after_the_signal() {
     check(0..SEED_COUNT, |seed| {
         let sim = Sim::builder(seed).build();
-        let network = Network::on(&sim, seed, Runtime::builder().recv_buffers(16 * 1024, 64));
+        let network = Network::on(
+            &sim,
+            seed,
+            Runtime::builder().stream_buffer_size(16 * 1024).stream_buffer_count(64),
+        );
         let shared = Shared::new(1, "/nowhere".into(), "user".into());
         let ended = Rc::new(Cell::new(0));
         let ends = ended.clone();

@@ -13,7 +13,6 @@ use annulus::signal::{Signal, signals};
 use annulus::{
     Builder, Counters, DriverChoice, DriverInfo, JoinHandle, JoinSet, Lease, Runtime, time,
 };
-use annulus_driver::PoolSize;
 use annulus_lab::interrupt::is_ignored;
 use annulus_load::{Endpoint, clock, unix_address};
 use anyhow::{Context, Result, anyhow};
@@ -66,9 +65,9 @@ fn builder(choice: DriverChoice, plan: &Plan) -> Builder {
     // The server closes its connections itself, within its own timeout.
     let builder =
         plan.ring.configure(Runtime::builder().driver(choice).shutdown_timeout(Duration::ZERO));
-    let builder = builder.memory_limit(plan.memory.clone()).measure(plan.metrics.is_some());
+    let builder = builder.memory_limit(Some(plan.memory.clone())).measure(plan.metrics.is_some());
     match plan.recv_buffers.or(plan.fewer_buffers) {
-        Some(count) => builder.recv_buffers(PoolSize::default().buffer, count),
+        Some(count) => builder.stream_buffer_count(count),
         None => builder,
     }
 }

@@ -201,7 +201,7 @@ impl RuntimeSettings {
         // No data is left to send when the clients have ended.
         let builder = Runtime::builder().driver(self.driver).shutdown_timeout(Duration::ZERO);
         match self.buffers {
-            Some((size, count)) => builder.recv_buffers(size, count),
+            Some((size, count)) => builder.stream_buffer_size(size).stream_buffer_count(count),
             None => builder,
         }
     }

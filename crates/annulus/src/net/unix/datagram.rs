@@ -257,8 +257,8 @@ impl UnixDatagram {
     }
 
     /// Sends a datagram to a path. The future is ready once the datagram is queued, and waits while
-    /// the queue exceeds the runtime's [send bound](crate::Builder::send_bound). If the future is
-    /// dropped before it is ready, nothing is sent.
+    /// the queue exceeds the runtime's [unsent limit](crate::Builder::unsent_limit). If the future
+    /// is dropped before it is ready, nothing is sent.
     ///
     /// # Errors
     /// The error of an earlier datagram to the same path (`NotFound`, `ConnectionRefused`, …), in

@@ -107,8 +107,8 @@ impl UnixOptions {
     /// is the default, one datagram leaves per turn.
     ///
     /// If on, a peer that does not read does not delay sends to other peers, unless the socket is
-    /// connected to it. If more is queued than the runtime's [send
-    /// bound](crate::Builder::send_bound), the datagrams that have waited longest for room are
+    /// connected to it. If more is queued than the runtime's [unsent
+    /// limit](crate::Builder::unsent_limit), the datagrams that have waited longest for room are
     /// dropped, and the next send to the same peer fails with `WouldBlock`. The kernel counts
     /// unread datagrams against [`send_buffer`](Self::send_buffer). Make it large enough for the
     /// datagrams in the queues of all peers that do not read (`net.unix.max_dgram_qlen` per peer).
@@ -119,9 +119,9 @@ impl UnixOptions {
 
     /// Sets the size of the largest datagram that is received whole, at most 64 MiB. Opening the
     /// socket fails for larger values. By default, it is what fits a buffer of
-    /// [`Builder::datagram_buffers`](crate::Builder::datagram_buffers), which is more than 66 KiB
-    /// unless that is changed. If a larger size is set, each receive allocates that much heap
-    /// memory.
+    /// [`Builder::datagram_buffer_size`](crate::Builder::datagram_buffer_size), which is more than
+    /// 66 KiB unless that is changed. If a larger size is set, each receive allocates that much
+    /// heap memory.
     pub fn max_datagram(mut self, bytes: usize) -> Self {
         self.datagram.max_datagram = Some(bytes);
         self

@@ -193,12 +193,12 @@ impl UnixStream {
     /// Like [`write`](Self::write), but never waits.
     ///
     /// # Errors
-    /// `WouldBlock` if the send bound has been reached, and the errors of [`send`](Self::send).
+    /// `WouldBlock` if the unsent limit has been reached, and the errors of [`send`](Self::send).
     pub fn try_write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.handle.try_write(bytes)
     }
 
-    /// Sends or queues as many of the borrowed bytes as the kernel takes now and the send bound
+    /// Sends or queues as many of the borrowed bytes as the kernel takes now and the unsent limit
     /// allows, and returns their number: at least one, unless `bytes` is empty.
     /// [`send`](Self::send) sends owned bytes without a copy. See
     /// [`TcpStream::write`](crate::net::TcpStream::write).
@@ -217,7 +217,7 @@ impl UnixStream {
         poll_fn(|cx| self.handle.poll_write(cx, slices)).await
     }
 
-    /// Sends all of the borrowed bytes, and waits whenever the send bound has been reached. See
+    /// Sends all of the borrowed bytes, and waits whenever the unsent limit has been reached. See
     /// [`TcpStream::write_all`](crate::net::TcpStream::write_all).
     ///
     /// # Errors

@@ -167,7 +167,7 @@ pub(crate) mod tokio {
             assert!(client.is_write_vectored());
             let slices = [IoSlice::new(head.as_bytes()), IoSlice::new(&body)];
             let written = client.write_vectored(&slices).await?;
-            assert_eq!(written, head.len() + len, "the send bound takes both slices at once");
+            assert_eq!(written, head.len() + len, "the unsent limit takes both slices at once");
             let mut got = vec![0; len];
             client.read_exact(&mut got).await?;
             assert!(got == body, "{len} bytes");

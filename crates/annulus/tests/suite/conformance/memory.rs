@@ -15,7 +15,7 @@ const BYTES: usize = 200_000;
 const PINGS: u8 = 20;
 
 pub(crate) fn little_memory(builder: Builder) -> Builder {
-    builder.recv_bound(256 * 1024).memory_limit(MemoryLimit::new(MemoryLimit::LEAST))
+    builder.unread_limit(256 * 1024).memory_limit(Some(MemoryLimit::new(MemoryLimit::LEAST)))
 }
 
 pub(crate) fn were_paused(_: Mode, counters: &Counters) {
@@ -78,7 +78,7 @@ pub(crate) async fn paused_streams_resume() -> io::Result<()> {
 }
 
 pub(crate) fn a_mebibyte(builder: Builder) -> Builder {
-    builder.memory_limit(MemoryLimit::new(1 << 20))
+    builder.memory_limit(Some(MemoryLimit::new(1 << 20)))
 }
 
 /// Each end sends in one task and receives in another. Their unsent bytes exceed what the limit

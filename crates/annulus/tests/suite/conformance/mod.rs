@@ -126,7 +126,7 @@ suite! {
     stats::stats_count_open_resources;
     stats::stats_count_tasks_and_timers;
     stats::stats_count_lent_buffers_and_bytes;
-    stats::polls_are_measured, with |builder| builder.slow_poll(std::time::Duration::from_secs(100_000));
+    stats::polls_are_measured, with |builder| builder.slow_poll(Some(std::time::Duration::from_secs(100_000)));
     connections::both_ends_know_both_addresses;
     connections::a_client_connects_from_the_given_address;
     connections::a_reset_before_the_accept_is_counted;
@@ -183,7 +183,7 @@ suite! {
     last_bytes::a_close_that_waits_keeps_its_place_in_a_limit;
     frames::frames_arrive_whole;
     frames::dropped_reads_of_frames_lose_none;
-    frames::incomplete_frames_block_no_stream, with |b| b.recv_buffers(4096, 2);
+    frames::incomplete_frames_block_no_stream, with |b| b.stream_buffer_size(4096).stream_buffer_count(2);
     frames::bad_frames_are_refused;
     frames::a_partial_frame_before_the_end_is_an_error, with |b| b.task_budget(1);
     frames::lines_arrive_whole;
@@ -232,9 +232,9 @@ suite! {
     splices::long_transfers_and_messages_take_turns, with |b| b.splice_threshold(None), then splices::went_by_receives;
     pressure::a_slow_reader_blocks_the_writer, with small_bounds;
     pressure::unread_bytes_are_bounded, with pressure::pages;
-    pressure::a_pool_of_two_serves_thirty, with |b| b.recv_buffers(4096, 2), then pressure::had_no_buffers;
-    pressure::a_pool_of_eight_is_shared_fairly, with |b| b.recv_buffers(4096, 8);
-    pressure::held_leases_block_no_stream, with |b| b.recv_buffers(4096, 4), then pressure::received_into_the_heap;
+    pressure::a_pool_of_two_serves_thirty, with |b| b.stream_buffer_size(4096).stream_buffer_count(2), then pressure::had_no_buffers;
+    pressure::a_pool_of_eight_is_shared_fairly, with |b| b.stream_buffer_size(4096).stream_buffer_count(8);
+    pressure::held_leases_block_no_stream, with |b| b.stream_buffer_size(4096).stream_buffer_count(4), then pressure::received_into_the_heap;
     pressure::tiny_queues_serve_two_hundred, with |b| b.sq_entries(2).cq_entries(4), then pressure::overflowed;
     memory::ends_that_both_send_and_read_progress, with memory::a_mebibyte;
     memory::pieces_above_the_allowance_arrive, with memory::a_mebibyte;
@@ -314,7 +314,7 @@ mod splicing {
 
 /// Bounds so small that every operation waits.
 fn small_bounds(builder: Builder) -> Builder {
-    builder.recv_bound(4096).send_bound(4096)
+    builder.unread_limit(4096).unsent_limit(4096)
 }
 
 message_suite! {
@@ -323,7 +323,7 @@ message_suite! {
     datagrams::large_borrowed_datagrams_go_to_the_kernel_at_once, then datagrams::went_directly;
     datagrams::many_clients_get_their_own_answers;
     datagrams::an_oversized_datagram_is_refused_with_the_limit;
-    datagrams::a_datagram_larger_than_its_buffer_is_an_error, with |b| b.datagram_buffers(4096, 64);
+    datagrams::a_datagram_larger_than_its_buffer_is_an_error, with |b| b.datagram_buffer_size(4096).datagram_buffer_count(64);
     datagrams::a_refusal_is_returned_by_a_receive_and_does_not_end_the_socket;
     datagrams::several_tasks_wait_for_one_socket;
     datagrams::dropped_receives_lose_no_datagram;

@@ -313,8 +313,8 @@ pub(crate) async fn a_slow_receiver_blocks_its_sender() -> io::Result<()> {
         }
         annulus::yield_now().await;
     }
-    // The receiver's kernel queue holds at most a few hundred datagrams, and the send bound allows
-    // a few more.
+    // The receiver's kernel queue holds at most a few hundred datagrams, and the unsent limit
+    // allows a few more.
     assert!((1..2000).contains(&accepted), "{accepted} datagrams were accepted");
     for n in 0..accepted {
         assert_eq!(*reader.recv().await?, n.to_ne_bytes());

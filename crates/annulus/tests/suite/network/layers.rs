@@ -37,7 +37,7 @@ async fn asked() -> Option<Duration> {
 #[test]
 fn a_link_setting_survives_disturbances() -> io::Result<()> {
     with_echo(async |network| {
-        network.link("client", "server", Link { latency: SECOND / 2, ..Link::default() })?;
+        network.link("client", "server", Some(Link { latency: SECOND / 2, ..Link::default() }))?;
         network.disturb(often(&[Disturbance::Delay, Disturbance::Slow], SECOND / 50, SECOND / 10));
         sleep(5 * SECOND).await;
         let disturbed = asked().await.expect("no answer on the disturbed network");

@@ -126,11 +126,11 @@ fn a_link_delays_and_slows_only_its_pair() -> io::Result<()> {
         let mut stream = TcpStream::connect("server:7").await?;
         assert!(ping(&mut stream).await? < SECOND / 1000);
         let far = Link { latency: SECOND / 10, ..Link::default() };
-        network.link("server", "client", far)?;
+        network.link("server", "client", Some(far))?;
         sleep(SECOND).await;
         let took = ping(&mut stream).await?;
         assert!((SECOND / 5..SECOND / 4).contains(&took), "{took:?}");
-        network.link("server", "client", Link { bandwidth: 1000, ..Link::default() })?;
+        network.link("server", "client", Some(Link { bandwidth: 1000, ..Link::default() }))?;
         sleep(SECOND).await;
         let start = Instant::now();
         stream.send(vec![1; 5000]).await?;
@@ -183,7 +183,7 @@ fn bytes_of_a_crashed_host_do_not_arrive_later() -> io::Result<()> {
     })?;
     let faults = network.clone();
     network.client("client", async move {
-        faults.link("client", "server", Link { bandwidth: 10_000, ..Link::default() })?;
+        faults.link("client", "server", Some(Link { bandwidth: 10_000, ..Link::default() }))?;
         let mut stream = TcpStream::connect("server:7").await?;
         sleep(SECOND).await;
         faults.crash("server")?;
@@ -441,7 +441,7 @@ fn a_disturbed_proxy_loses_reorders_and_repeats_nothing() {
     let (mut whole, mut failed) = (0, 0);
     for seed in 0..8 {
         let bounds: u32 = 2048 << (seed % 4);
-        let builder = Runtime::builder().recv_bound(bounds).send_bound(bounds as usize);
+        let builder = Runtime::builder().unread_limit(bounds).unsent_limit(bounds as usize);
         let network = Network::on(&Sim::builder(seed).build(), seed, builder);
         network.host("server", echo).unwrap();
         network.host("proxy", move || restless_proxy(seed)).unwrap();
@@ -452,7 +452,7 @@ fn a_disturbed_proxy_loses_reorders_and_repeats_nothing() {
         let counts = totals.clone();
         let client = async move {
             let slow = Link { latency: SECOND / 100, ..Link::default() };
-            faults.link("proxy", "server", slow)?;
+            faults.link("proxy", "server", Some(slow))?;
             for len in [0, 1, 5000, 100_000] {
                 let (all, none) = counts.get();
                 counts.set(match timeout(20 * SECOND, echoed_in_order(len)).await {

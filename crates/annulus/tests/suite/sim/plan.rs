@@ -124,9 +124,10 @@ impl Plan {
             .busy_poll(if has_ring { self.busy_poll } else { Duration::ZERO })
             .sq_entries(self.queues.0)
             .cq_entries(self.queues.1)
-            .recv_buffers(4096, self.buffers)
-            .recv_bound(self.bounds.0)
-            .send_bound(self.bounds.1)
+            .stream_buffer_size(4096)
+            .stream_buffer_count(self.buffers)
+            .unread_limit(self.bounds.0)
+            .unsent_limit(self.bounds.1)
             .linger(long)
             .shutdown_timeout(long)
     }

@@ -48,7 +48,7 @@ fn end_with<T>(prepare: impl AsyncFn(TcpStream) -> T) {
     for driver in drivers.into_iter().skip(skipped) {
         let builder = Runtime::builder().driver(driver).shutdown_timeout(Duration::from_millis(20));
         let lend = (driver == DriverChoice::Uring).then_some(1024);
-        let mut runtime = builder.zero_copy_threshold(lend).send_bound(1 << 20).build().unwrap();
+        let mut runtime = builder.zero_copy_threshold(lend).unsent_limit(1 << 20).build().unwrap();
         let prepared = runtime.block_on(async {
             let (mut stream, peer) = half_pair().await?;
             fill(&mut stream).await?;

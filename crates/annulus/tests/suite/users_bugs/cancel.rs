@@ -81,7 +81,7 @@ fn tokio_8112_a_late_completion_wakes_the_wrong_future() {
 fn compio_746_cancel_loses_the_provided_buffer() {
     for seed in 0..20 {
         let sim = unkind(seed);
-        let builder = Runtime::builder().recv_buffers(4096, 4);
+        let builder = Runtime::builder().stream_buffer_size(4096).stream_buffer_count(4);
         annulus::sim::run_on(&sim, builder, lose_buffers(&sim)).unwrap();
     }
 }

@@ -57,7 +57,7 @@ fn liburing_397_recvfrom() {
 #[test]
 fn liburing_1619_msg_trunc_over_consumes() {
     everywhere(
-        |builder| builder.datagram_buffers(4096, 8),
+        |builder| builder.datagram_buffer_size(4096).datagram_buffer_count(8),
         || async {
             let (receiver, sender) =
                 (UdpSocket::bind("127.0.0.1:0")?, UdpSocket::bind("127.0.0.1:0")?);
@@ -81,7 +81,7 @@ fn liburing_1619_msg_trunc_over_consumes() {
 #[test]
 fn liburing_1433_recvmsg_multishot_fails_in_mid_ring() {
     everywhere(
-        |builder| builder.datagram_buffers(4096, 8),
+        |builder| builder.datagram_buffer_size(4096).datagram_buffer_count(8),
         || async {
             let (receiver, sender) =
                 (UdpSocket::bind("127.0.0.1:0")?, UdpSocket::bind("127.0.0.1:0")?);
@@ -107,7 +107,11 @@ fn liburing_1433_recvmsg_multishot_fails_in_mid_ring() {
 fn compio_746_cancel_loses_a_datagrams_buffer() {
     for seed in 0..20 {
         let sim = unkind(seed);
-        let builder = Runtime::builder().recv_buffers(4096, 4).datagram_buffers(4096, 4);
+        let builder = Runtime::builder()
+            .stream_buffer_size(4096)
+            .stream_buffer_count(4)
+            .datagram_buffer_size(4096)
+            .datagram_buffer_count(4);
         let lose = async {
             let sender = UdpSocket::bind("127.0.0.1:0")?;
             for round in 0..50 {

@@ -41,7 +41,7 @@ fn glommio_118_borrowed_read_unsound() {
     fn owns<T: 'static>(value: T) -> T {
         value
     }
-    run_on(Runtime::builder().recv_buffers(4096, 4), async {
+    run_on(Runtime::builder().stream_buffer_size(4096).stream_buffer_count(4), async {
         let (mut stream, mut peer) = pair().await?;
         peer.send("kept").await?;
         let kept: Lease = owns(stream.recv().await?.expect("the stream ended too early"));

@@ -38,7 +38,11 @@ fn io_uring_302_cq_overflow_at_3000_connections_on_linux() {
 
 /// Settings with a completion queue that is far too small.
 fn tiny_queues() -> Builder {
-    Runtime::builder().sq_entries(64).cq_entries(64).recv_buffers(4096, 4096)
+    Runtime::builder()
+        .sq_entries(64)
+        .cq_entries(64)
+        .stream_buffer_size(4096)
+        .stream_buffer_count(4096)
 }
 
 /// Echoes on 3000 connections at once. Returns how often the completion queue overflowed.
