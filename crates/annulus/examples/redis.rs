@@ -16,8 +16,8 @@ use annulus::net::{
     KeepAlive, ListenOptions, MemberId, SendGroup, SendHalf, SlowMembers, TcpStream,
 };
 use annulus::signal::until_terminated;
+use annulus::task::yield_now;
 use annulus::time::{Instant, MissedTicks, interval, timeout};
-use annulus::yield_now;
 use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap};
 use std::io::{self, Write};
@@ -721,8 +721,8 @@ fn hello(out: &mut Vec<u8>, version: usize) {
     number(out, b'*', 0);
 }
 
-/// Returns true if a channel matches a pattern, in which `?` is any byte, `*` any bytes, `[a-c]` one
-/// of a set, `[^a-c]` one that is not, and a backslash takes the next byte as it is.
+/// Returns true if a channel matches a pattern, in which `?` is any byte, `*` any bytes, `[a-c]`
+/// one of a set, `[^a-c]` one that is not, and a backslash takes the next byte as it is.
 fn matches(mut pattern: &[u8], mut channel: &[u8]) -> bool {
     // The pattern after the last star, and the position in the channel up to which the star
     // matches.

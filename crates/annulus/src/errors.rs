@@ -70,7 +70,7 @@ impl fmt::Display for Operation {
 /// # annulus::run(async {
 /// let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
 /// // The listener is closed at the end of the turn.
-/// annulus::yield_now().await;
+/// annulus::task::yield_now().await;
 /// let error = TcpStream::connect(address).await.unwrap_err();
 /// assert_eq!(error.kind(), ErrorKind::ConnectionRefused);
 /// assert_eq!(annulus::io::raw_os_error(&error), Some(111));

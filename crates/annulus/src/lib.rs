@@ -83,6 +83,7 @@
 pub mod affinity;
 mod blocking;
 mod bytes;
+mod driver_kind;
 mod errors;
 mod file_policy;
 pub mod fs;
@@ -113,45 +114,6 @@ mod trace;
 mod unwind;
 mod waiters;
 
-/// A counter with its name and meaning, for code that prints or exports all of them.
-///
-/// ```
-/// use annulus::Counter;
-///
-/// fn print(Counter { name, value, help, .. }: Counter) {
-///     println!("{value:>12} {name}: {help}");
-/// }
-///
-/// let runtime = annulus::Runtime::new()?;
-/// runtime.counters().iter().filter(|counter| counter.value > 0).for_each(print);
-/// # std::io::Result::Ok(())
-/// ```
-#[doc(inline)]
-pub use annulus_driver::Counter;
-/// The counters of a runtime, and the amounts of memory that it holds now: see [`counters`].
-///
-/// ```
-/// use annulus::{Counters, net::UnixStream};
-///
-/// /// Returns the average number of messages per `io_uring_enter` or `epoll_pwait`.
-/// fn batch(before: &Counters, after: &Counters, messages: u64) -> f64 {
-///     messages as f64 / (after.enters - before.enters).max(1) as f64
-/// }
-///
-/// # annulus::run(async {
-/// let (mut one, mut two) = UnixStream::pair()?;
-/// let before = annulus::counters().expect("not in a runtime");
-/// for _ in 0..100 {
-///     one.send("a").await?;
-/// }
-/// two.recv_exact(100).await?;
-/// let after = annulus::counters().expect("not in a runtime");
-/// assert!(batch(&before, &after, 100) > 1.0);
-/// # std::io::Result::Ok(())
-/// # }).unwrap();
-/// ```
-#[doc(inline)]
-pub use annulus_driver::Counters;
 /// Runs an `async fn main` with [`run`].
 ///
 /// ```
@@ -236,7 +198,6 @@ pub use annulus_macros::main;
 #[cfg(feature = "macros")]
 #[doc(inline)]
 pub use annulus_macros::test;
-#[doc(inline)]
 /// The features of the kernel's io_uring: see [`DriverInfo`].
 ///
 /// ```
@@ -259,17 +220,15 @@ pub use annulus_ring::{Feature, Features};
 pub use bytes::chunk::{Chunk, IntoChunk};
 pub use bytes::lease::Lease;
 pub use bytes::shared::SharedBytes;
+pub use driver_kind::DriverKind;
 pub use memory::MemoryLimit;
 pub use name::UnknownName;
+pub use runtime::spawn::spawn;
 pub use runtime::{
     Builder, DriverChoice, DriverInfo, Guest, GuestNext, Handle, Nop, Runtime, counters, handle,
     nop, run, stats, turns,
 };
-pub use shards::shards;
-pub use stats::DriverKind;
-pub use task::{
-    AbortHandle, JoinError, JoinHandle, JoinSet, consume_budget, spawn, spawn_blocking, yield_now,
-};
+pub use shards::threads::shards;
 /// A tokio macro that works without a tokio runtime:
 #[cfg(feature = "macros")]
 pub use tokio::{join, try_join};
@@ -279,7 +238,7 @@ pub mod task {
     //!
     //! | to | use |
     //! |---|---|
-    //! | run a future alongside this one | [`spawn`] |
+    //! | run a future alongside this one | [`spawn`](crate::spawn) |
     //! | take the results of many tasks as they finish | [`JoinSet`] |
     //! | end a task | [`JoinHandle::abort`], [`AbortHandle`]; or ask it to end with a `CancellationToken` of `tokio-util` |
     //! | make a blocking call | [`spawn_blocking`] |
@@ -314,7 +273,7 @@ pub mod task {
 
     pub use crate::runtime::current::{id, try_id};
     pub use crate::runtime::join_set::JoinSet;
-    pub use crate::runtime::spawn::{spawn, spawn_blocking};
+    pub use crate::runtime::spawn::spawn_blocking;
     pub use crate::tasks::{
         AbortHandle, Cooperative, Id, JoinError, JoinHandle, consume_budget, cooperative, yield_now,
     };

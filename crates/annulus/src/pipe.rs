@@ -62,7 +62,7 @@ pub fn pipe() -> io::Result<(Sender, Receiver)> {
 /// let (mut sender, receiver) = pipe()?;
 /// drop(receiver);
 /// // The receiver closes at the end of the turn.
-/// annulus::yield_now().await;
+/// annulus::task::yield_now().await;
 /// sender.send("to no reader").await?;
 /// assert_eq!(sender.drain().await.unwrap_err().kind(), ErrorKind::BrokenPipe);
 /// # std::io::Result::Ok(())

@@ -2,9 +2,9 @@
 
 mod common;
 
-use annulus::task::JoinSet;
+use annulus::task::{JoinSet, spawn_blocking, yield_now};
 use annulus::time::timeout;
-use annulus::{DriverChoice, Runtime, sim, spawn, spawn_blocking, yield_now};
+use annulus::{DriverChoice, Runtime, sim, spawn};
 use annulus_skip::skip;
 use common::denied::deny;
 use common::rerun::{self, rerun};
@@ -247,10 +247,10 @@ fn the_panic_outside_a_runtime_names_the_function() {
         panic.downcast_ref::<String>().unwrap().clone()
     };
     let with = text(|| drop(spawn_blocking(|| ())));
-    assert!(with.contains("annulus::spawn_blocking was called outside"), "{with}");
+    assert!(with.contains("annulus::task::spawn_blocking was called outside"), "{with}");
 }
 
-async fn spawn_and_wait() -> Result<(), annulus::JoinError> {
+async fn spawn_and_wait() -> Result<(), annulus::task::JoinError> {
     spawn_blocking(|| ()).await
 }
 

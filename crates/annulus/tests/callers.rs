@@ -27,7 +27,7 @@ fn panics_report_the_line_of_the_call() {
     set_hook(Box::new(keep));
     let lines = [
         panics(|| drop(annulus::spawn(async {}))),
-        panics(|| drop(annulus::spawn_blocking(|| ()))),
+        panics(|| drop(annulus::task::spawn_blocking(|| ()))),
         panics(|| drop(JoinSet::new().spawn(async {}))),
         panics(|| drop(interval(Duration::ZERO))),
         panics(|| drop(interval_at(Instant::now(), Duration::ZERO))),

@@ -115,7 +115,7 @@ fn a_close_that_fails_harms_nothing() {
                 one.send("x").await?;
                 other.recv().await?;
                 drop((one, other));
-                annulus::yield_now().await;
+                annulus::task::yield_now().await;
             }
             drop((TcpListener::bind("127.0.0.1:0")?, UdpSocket::bind("127.0.0.1:0")?));
             Ok(())

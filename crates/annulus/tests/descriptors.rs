@@ -4,8 +4,9 @@
 mod common;
 
 use annulus::net::{TcpListener, TcpStream, UnixOptions};
+use annulus::task::yield_now;
 use annulus::time::sleep;
-use annulus::{DriverChoice, Runtime, spawn, yield_now};
+use annulus::{DriverChoice, Runtime, spawn};
 use common::{open_descriptors, pair, run, touch};
 use std::fs::File;
 use std::io;

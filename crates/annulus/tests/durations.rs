@@ -13,8 +13,9 @@ use annulus::net::{
 };
 use annulus::sim::{Device, Disk, Disturbances, Link, Network, Sim};
 use annulus::stats::Histogram;
+use annulus::task::spawn_blocking;
 use annulus::time::{Instant, MissedTicks, interval, interval_at, sleep, timeout};
-use annulus::{Builder, DriverChoice, Runtime, spawn, spawn_blocking};
+use annulus::{Builder, DriverChoice, Runtime, spawn};
 use common::{echo, run_on, touch};
 use std::future::{Future, pending, ready};
 use std::io::{self, ErrorKind};

@@ -117,7 +117,7 @@ async fn thrown_to_and_fro(pairs: usize, message: usize, bytes: u64) -> io::Resu
     let mut halves = Vec::new();
     for half in [bytes, 2 * bytes] {
         while moved.get() < half {
-            annulus::yield_now().await;
+            annulus::task::yield_now().await;
         }
         halves.push(allocations());
     }

@@ -5,7 +5,8 @@
 use annulus::fs::{self, AlignedBuf, Dir, File, IoBuf, OpenOptions, Policy};
 use annulus::net::{TcpListener, TcpStream, UdpSocket, UnixDatagram, UnixStream};
 use annulus::sim::{Faults, Link, Sim, run_on};
-use annulus::{Chunk, DriverChoice, Runtime, SharedBytes, yield_now};
+use annulus::task::yield_now;
+use annulus::{Chunk, DriverChoice, Runtime, SharedBytes};
 use std::future::Future;
 use std::io::{self, SeekFrom};
 use std::pin::pin;

@@ -47,7 +47,7 @@ async fn everything() -> io::Result<()> {
     assert!(timeout(Duration::from_millis(2), client.recv()).await.is_err());
     client.shutdown().await?;
     assert!(client.recv().await?.is_none());
-    assert_eq!(annulus::spawn_blocking(|| 7).await?, 7);
+    assert_eq!(annulus::task::spawn_blocking(|| 7).await?, 7);
     Ok(())
 }
 

@@ -18,7 +18,7 @@ pub(crate) async fn program() -> io::Result<usize> {
 
 #[annulus::main]
 async fn returns_nothing() {
-    annulus::yield_now().await;
+    annulus::task::yield_now().await;
 }
 
 #[annulus::main]
@@ -82,13 +82,13 @@ async fn a_paused_test_that_waits_forever_fails() {
 
 #[annulus::test(start_paused = false, task_budget = 9)]
 async fn a_test_is_not_paused_if_it_says_so() {
-    annulus::yield_now().await;
+    annulus::task::yield_now().await;
 }
 
 #[annulus::test]
 #[should_panic(expected = "as it should")]
 async fn a_test_may_expect_a_panic() {
-    annulus::yield_now().await;
+    annulus::task::yield_now().await;
     panic!("as it should");
 }
 

@@ -154,7 +154,7 @@ const BUFFERS: u32 = 2;
 /// Lets the loop receive the bytes that have arrived, and start the receives of waiting tasks.
 async fn turns() {
     for _ in 0..1000 {
-        annulus::yield_now().await;
+        annulus::task::yield_now().await;
     }
 }
 

@@ -6,7 +6,8 @@ mod common;
 
 use annulus::io::raw_os_error;
 use annulus::process::{Command, Stdio};
-use annulus::{DriverChoice, Runtime, spawn, yield_now};
+use annulus::task::yield_now;
+use annulus::{DriverChoice, Runtime, spawn};
 use common::denied::deny;
 use common::rerun::{assert_passes, is_alone, rerun};
 use common::{run, run_on};

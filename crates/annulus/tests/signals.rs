@@ -5,8 +5,9 @@
 mod common;
 
 use annulus::signal::{Signal, ctrl_c, signals, signals_even_if_ignored, until_terminated};
+use annulus::task::{spawn_blocking, yield_now};
 use annulus::time::Instant;
-use annulus::{DriverChoice, Runtime, spawn, spawn_blocking, yield_now};
+use annulus::{DriverChoice, Runtime, spawn};
 use common::rerun::{assert_passes, rerun};
 use common::{run_on, touch};
 use rustix::process::{Pid, Signal as Number, getpid, kill_process};

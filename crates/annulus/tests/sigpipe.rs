@@ -18,7 +18,7 @@ fn a_broken_pipe_does_not_end_a_process_with_the_default_sigpipe() {
         let (mut sender, receiver) = pipe()?;
         drop(receiver);
         while sender.send("to no reader").await.is_ok() {
-            annulus::yield_now().await;
+            annulus::task::yield_now().await;
         }
         assert_eq!(sender.drain().await.unwrap_err().kind(), ErrorKind::BrokenPipe);
         Ok(())

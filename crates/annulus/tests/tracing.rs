@@ -4,8 +4,9 @@
 mod common;
 
 use annulus::net::TcpStream;
+use annulus::task::yield_now;
 use annulus::time::Instant;
-use annulus::{Runtime, spawn, yield_now};
+use annulus::{Runtime, spawn};
 use common::{own_address, pair, run, run_on};
 use std::fmt::{Debug, Write};
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -34,7 +34,7 @@ async fn echo(stream: TcpStream) -> Result<(), Error> {
 /// Connects a client to an echo server. The task returns how the server's side ended.
 async fn connect(
     address: &str,
-) -> Result<(WebSocketStream<TcpStream>, annulus::JoinHandle<Result<(), Error>>), Failure> {
+) -> Result<(WebSocketStream<TcpStream>, annulus::task::JoinHandle<Result<(), Error>>), Failure> {
     let listener = TcpListener::bind(address)?;
     let address = listener.local_addr()?;
     let server = spawn(async move {

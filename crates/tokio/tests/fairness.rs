@@ -75,7 +75,7 @@ fn tokio_sockets_and_timers_progress_while_an_annulus_task_is_always_ready() {
         let counted = polls.clone();
         let busy = annulus::spawn(async move {
             loop {
-                annulus::yield_now().await;
+                annulus::task::yield_now().await;
                 counted.set(counted.get() + 1);
             }
         });
@@ -211,7 +211,7 @@ fn tasks_that_wake_each_other_make_no_system_calls() {
             .map(|_| {
                 annulus::spawn(async {
                     for _ in 0..100 {
-                        annulus::yield_now().await;
+                        annulus::task::yield_now().await;
                         tokio::task::yield_now().await;
                     }
                 })

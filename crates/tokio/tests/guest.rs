@@ -78,7 +78,7 @@ fn annulus_timers_files_and_tasks_work() {
         assert!(start.elapsed() >= Duration::from_millis(20));
         assert_eq!(read.await.unwrap()?, "from a file");
         annulus::fs::remove_file(path).await?;
-        let blocking = annulus::spawn_blocking(|| 6 * 7).await.unwrap();
+        let blocking = annulus::task::spawn_blocking(|| 6 * 7).await.unwrap();
         assert_eq!(blocking, 42);
         Ok(())
     });

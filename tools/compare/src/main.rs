@@ -1,7 +1,7 @@
 //! Compares servers on this machine: io_uring, epoll, and one thread per connection, at a workload
 //! where the choice hardly matters (an echo) and at one where it does (a file per request, and a
-//! reply in pieces). Only the runtime has to be built, so the first result appears quickly. `annulus
-//! bench echo` compares more servers, and adds latencies, memory and pages.
+//! reply in pieces). Only the runtime has to be built, so the first result appears quickly.
+//! `annulus bench echo` compares more servers, and adds latencies, memory and pages.
 //!
 //! Each server is a process on one core. The clients are tasks on another core, each with one
 //! message in flight (a closed loop). Contenders are measured in turn, in short slices, and
@@ -19,8 +19,9 @@ use std::time::Duration;
 
 use annulus::fs::File;
 use annulus::net::{TcpListener, TcpStream};
+use annulus::task::spawn_blocking;
 use annulus::time::{self, Instant};
-use annulus::{DriverChoice, Runtime, affinity, spawn, spawn_blocking};
+use annulus::{DriverChoice, Runtime, affinity, spawn};
 use rustix::time::{ClockId, clock_gettime};
 
 const HELP: &str = "\

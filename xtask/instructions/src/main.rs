@@ -8,7 +8,8 @@
 
 use annulus::net::{TcpListener, TcpStream, UdpOptions, UdpSocket};
 use annulus::sim::{Sim, run_on};
-use annulus::{JoinHandle, MemoryLimit, Runtime, spawn};
+use annulus::task::JoinHandle;
+use annulus::{MemoryLimit, Runtime, spawn};
 use std::cell::Cell;
 use std::io;
 use std::process::ExitCode;

@@ -425,7 +425,7 @@ fn a_stream_with_nothing_queued_can_write_beyond_the_limit() {
             full.send(vec![7; 8 << 20]).await?;
             full.drain().await
         });
-        crate::yield_now().await;
+        crate::task::yield_now().await;
         assert!(held() > 1 << 20);
         let (mut writer, mut reader) = pair(&listener).await?;
         let written = timeout(Duration::from_secs(60), writer.write(&[7; 100_000])).await;

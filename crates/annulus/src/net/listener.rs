@@ -252,7 +252,7 @@ impl TcpListener {
     /// an error: the listener pauses and tries again.
     ///
     /// Connections that were reset before they were accepted are skipped, and counted in
-    /// [`Counters::aborted_accepts`](crate::Counters::aborted_accepts).
+    /// [`Counters::aborted_accepts`](crate::stats::Counters::aborted_accepts).
     ///
     /// # Errors
     /// The system's error, or if the loop of its runtime is not running.

@@ -34,7 +34,7 @@ use std::os::fd::{FromRawFd, IntoRawFd, OwnedFd, RawFd};
 /// client.send("request").await?;
 /// client.shutdown().await?;
 /// let Parts { socket, received, .. } = stream.into_parts().await?;
-/// let served = annulus::spawn_blocking(move || {
+/// let served = annulus::task::spawn_blocking(move || {
 ///     let mut stream = std::net::TcpStream::from(socket);
 ///     let mut request = received;
 ///     stream.read_to_end(&mut request)?;

@@ -153,9 +153,9 @@ impl Builder {
     /// [`linger`](Self::linger), a dropped runtime within
     /// [`shutdown_timeout`](Self::shutdown_timeout); then the connection is reset. The kernel still
     /// copies on the loopback interface, for sockets that are not TCP, and if lockable memory is
-    /// short (`ulimit -l`): see [`Counters::zero_copy_copied`](crate::Counters::zero_copy_copied).
-    /// Sending fewer than a few kilobytes without a copy costs more than it saves, so measure it on
-    /// your network.
+    /// short (`ulimit -l`): see
+    /// [`Counters::zero_copy_copied`](crate::stats::Counters::zero_copy_copied). Sending fewer than
+    /// a few kilobytes without a copy costs more than it saves, so measure it on your network.
     pub fn zero_copy_threshold(mut self, bytes: Option<usize>) -> Self {
         self.bounds.zero_copy_threshold = bytes;
         self.config.zero_copy = bytes.is_some();
@@ -172,8 +172,8 @@ impl Builder {
     /// the last receive. A runtime has at most 64 pipes; further copies go through the process. A
     /// pipe may hold up to 1 MiB of its connection in kernel memory, regardless of
     /// [`unsent_limit`](Self::unsent_limit). The sockets become non-blocking.
-    /// [`Counters::spliced_bytes`](crate::Counters::spliced_bytes) counts the bytes moved this way.
-    /// A simulated kernel does not use pipes.
+    /// [`Counters::spliced_bytes`](crate::stats::Counters::spliced_bytes) counts the bytes moved
+    /// this way. A simulated kernel does not use pipes.
     pub fn splice_threshold(mut self, bytes: Option<usize>) -> Self {
         self.bounds.splice_threshold = bytes.unwrap_or(usize::MAX);
         self
@@ -311,8 +311,8 @@ impl Builder {
     }
 
     /// Sets the maximum number of threads in the pool for blocking calls:
-    /// [`spawn_blocking`](crate::spawn_blocking) and name look-ups. 512 by default; at least 1.
-    /// Threads start when they are needed. The calls of [`fs`](crate::fs) do not count.
+    /// [`spawn_blocking`](crate::task::spawn_blocking) and name look-ups. 512 by default; at least
+    /// 1. Threads start when they are needed. The calls of [`fs`](crate::fs) do not count.
     pub fn blocking_threads(mut self, most: usize) -> Self {
         self.blocking.threads = most;
         self
@@ -351,8 +351,8 @@ impl Builder {
 
     /// Sets the resolver of host names, for [`lookup_host`](crate::net::lookup_host) and everything
     /// that takes `"host:port"`; by default the system's. `resolver` may block: it is called on a
-    /// thread of the pool for [blocking calls](crate::spawn_blocking). On a simulated kernel it is
-    /// called on the loop. Without a resolver, the simulated network knows only the name
+    /// thread of the pool for [blocking calls](crate::task::spawn_blocking). On a simulated kernel
+    /// it is called on the loop. Without a resolver, the simulated network knows only the name
     /// `localhost`.
     ///
     /// ```

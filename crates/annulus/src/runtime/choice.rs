@@ -2,8 +2,8 @@
 
 use super::blocked::Blocked;
 use crate::UnknownName;
+use crate::driver_kind::DriverKind;
 use crate::name::named;
-use crate::stats::DriverKind;
 use annulus_driver::{Driver, Epoll, Uring, UringConfig};
 use annulus_ring::{Feature, Features, SetupError};
 use std::env;

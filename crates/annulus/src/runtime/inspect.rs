@@ -4,10 +4,10 @@
 use super::core::{Core, Inner};
 use super::current;
 use super::handle::Handle;
+use crate::driver_kind::DriverKind;
 use crate::memory::MemoryLimit;
 use crate::slots::Waits;
 use crate::slots::turn_lists::Queues;
-use crate::stats::DriverKind;
 use crate::stats::{Buffers, Memory, Resources, Stats, TaskInfo, Trace};
 use crate::tasks::{TaskSnapshot, consume_budget};
 use crate::timers::Instant;

@@ -86,7 +86,7 @@ impl<T> JoinSet<T> {
         aborts
     }
 
-    /// Makes a blocking call, as [`spawn_blocking`](crate::spawn_blocking) does.
+    /// Makes a blocking call, as [`spawn_blocking`](crate::task::spawn_blocking) does.
     ///
     /// # Panics
     /// Outside a runtime.

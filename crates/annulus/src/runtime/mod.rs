@@ -6,7 +6,7 @@ mod choice;
 pub(crate) mod core;
 pub(crate) mod current;
 mod guest;
-pub(crate) mod handle;
+mod handle;
 mod inspect;
 pub(crate) mod join_set;
 mod nop;
@@ -57,7 +57,7 @@ pub fn run<F: Future>(future: F) -> F::Output {
 /// Dropping the runtime drops its tasks, sends what streams have queued within the [shutdown
 /// timeout](Builder::shutdown_timeout), cancels all other operations and waits for them, and then
 /// frees the memory that the kernel has used. Any time left of that timeout goes to [blocking
-/// calls](crate::spawn_blocking) that have begun.
+/// calls](crate::task::spawn_blocking) that have begun.
 pub struct Runtime {
     core: Rc<Core>,
     info: DriverInfo,

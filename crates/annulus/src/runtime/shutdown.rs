@@ -250,7 +250,8 @@ impl<F: Future + 'static> Drop for QueuedWrite<F> {
 mod tests {
     use super::*;
     use crate::net::TcpListener;
-    use crate::{DriverChoice, Runtime, spawn, yield_now};
+    use crate::task::yield_now;
+    use crate::{DriverChoice, Runtime, spawn};
     use annulus_driver::Pool;
     use std::future::pending;
     use std::rc::Weak;

@@ -11,7 +11,7 @@ use std::panic::{Location, resume_unwind};
 
 /// Spawns a task on the current runtime. The task starts in the next turn. Dropping the handle
 /// detaches the task. If the runtime is ending, the future is dropped at once, and the handle
-/// returns an error that [is a cancellation](crate::JoinError::is_cancelled).
+/// returns an error that [is a cancellation](crate::task::JoinError::is_cancelled).
 ///
 /// # Panics
 /// Outside a runtime.
@@ -51,7 +51,7 @@ where
 ///
 /// ```
 /// # annulus::run(async {
-/// let sum = annulus::spawn_blocking(|| (1..=1_000_000_u64).sum::<u64>());
+/// let sum = annulus::task::spawn_blocking(|| (1..=1_000_000_u64).sum::<u64>());
 /// assert_eq!(sum.await.unwrap(), 500_000_500_000);
 /// # });
 /// ```
@@ -75,7 +75,7 @@ where
     T: Send + 'static,
 {
     let core = current::get().expect(
-        "annulus::spawn_blocking was called outside a runtime; call it inside annulus::run",
+        "annulus::task::spawn_blocking was called outside a runtime; call it inside annulus::run",
     );
     spawn_at(result_of(offload(&core, call)), Location::caller())
 }

@@ -32,7 +32,7 @@
 //!
 //! A stream, its tasks and its leases stay on their shard. A request served there touches no other
 //! shard: it takes no lock, no shared cache line and no extra system call.
-//! [`Counters`](crate::Counters) show this: `remote_wakes` and `wakeups` do not change.
+//! [`Counters`](crate::stats::Counters) show this: `remote_wakes` and `wakeups` do not change.
 //!
 //! | to send | use |
 //! |---|---|
@@ -84,7 +84,7 @@ mod balance;
 mod channel;
 mod listener;
 mod shard;
-mod threads;
+pub(crate) mod threads;
 
 pub use balance::{Balance, Balanced};
 pub use channel::{
@@ -93,25 +93,3 @@ pub use channel::{
 pub use listener::{ShardListener, ShardedListener, Spread};
 pub use shard::{Pinning, Shard};
 pub use threads::{Cause, ShardError, Shards};
-
-use std::future::Future;
-
-/// Runs `main` on `count` threads, each pinned to a CPU, with a runtime of default settings. To
-/// change the settings, use [`Shards`].
-///
-/// ```
-/// let squares = annulus::shards(3, async |shard| std::io::Result::Ok(shard.index() * shard.index()));
-/// assert_eq!(squares.unwrap(), [0, 1, 4]);
-/// ```
-///
-/// # Errors
-/// The errors of [`Shards::run`].
-pub fn shards<T, E, F, Fut>(count: usize, main: F) -> Result<Vec<T>, ShardError<E>>
-where
-    F: Fn(Shard) -> Fut + Sync,
-    Fut: Future<Output = Result<T, E>>,
-    T: Send,
-    E: Send,
-{
-    Shards::new(count).run(main)
-}

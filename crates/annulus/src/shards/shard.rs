@@ -3,7 +3,7 @@
 use crate::affinity;
 use crate::net::TcpStream;
 use crate::runtime::DriverInfo;
-use crate::runtime::handle::Handle;
+use crate::runtime::Handle;
 use crate::tasks::JoinHandle;
 use std::future::Future;
 use std::sync::Arc;

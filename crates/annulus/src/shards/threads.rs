@@ -5,7 +5,7 @@ use super::Pinning;
 use super::shard::Shard;
 use crate::affinity::{self, Pinned};
 use crate::errors::with_text;
-use crate::runtime::handle::Handle;
+use crate::runtime::Handle;
 use crate::runtime::{Builder, Runtime, deny_further_rings};
 use crate::tasks::panic_message;
 use crate::unwind::dispose_each;
@@ -15,6 +15,26 @@ use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::{fmt, io, iter, thread};
+
+/// Runs `main` on `count` threads, each pinned to a CPU, with a runtime of default settings. To
+/// change the settings, use [`Shards`].
+///
+/// ```
+/// let squares = annulus::shards(3, async |shard| std::io::Result::Ok(shard.index() * shard.index()));
+/// assert_eq!(squares.unwrap(), [0, 1, 4]);
+/// ```
+///
+/// # Errors
+/// The errors of [`Shards::run`].
+pub fn shards<T, E, F, Fut>(count: usize, main: F) -> Result<Vec<T>, ShardError<E>>
+where
+    F: Fn(Shard) -> Fut + Sync,
+    Fut: Future<Output = Result<T, E>>,
+    T: Send,
+    E: Send,
+{
+    Shards::new(count).run(main)
+}
 
 /// Returns the builder of a shard's runtime, given the shard's index.
 type Make = Box<dyn Fn(usize) -> Builder + Send + Sync>;

@@ -3,10 +3,11 @@
 use crate::runtime::current;
 use crate::runtime::spawn::spawn_at;
 use crate::signal::Signal;
+use crate::task::JoinHandle;
 use crate::tasks::JoinError;
 use crate::tasks::budget;
 use crate::tasks::remote::LostPanic;
-use crate::{Builder, JoinHandle, Runtime};
+use crate::{Builder, Runtime};
 use std::error::Error;
 use std::fmt;
 use std::future::Future;

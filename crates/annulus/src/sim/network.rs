@@ -75,7 +75,7 @@ const LOCALHOST: &str = "localhost";
 ///
 /// # Panics of programs
 /// A panic fails the run, unless it is a task's panic that the program takes: it awaits the
-/// [`JoinHandle`](crate::JoinHandle), or takes the task's error from the
+/// [`JoinHandle`](crate::task::JoinHandle), or takes the task's error from the
 /// [`JoinSet`](crate::task::JoinSet). So a task's panic fails the run as soon as nothing can take
 /// it: at once if the handle has been dropped, otherwise when the handle or set is dropped, which
 /// also happens when the task that owns it ends. A panic does not count if a crash or the end of

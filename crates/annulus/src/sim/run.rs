@@ -52,7 +52,7 @@ impl Network {
     /// (`TimedOut`); and a network that has no client or has run before (`InvalidInput`).
     ///
     /// # Panics
-    /// If a program panics, or if a task panics and no [`JoinHandle`](crate::JoinHandle) or
+    /// If a program panics, or if a task panics and no [`JoinHandle`](crate::task::JoinHandle) or
     /// [`JoinSet`](crate::task::JoinSet) takes the panic. The message is prefixed with the host's
     /// name and followed by the line that spawned the task and the virtual time. See [panics of
     /// programs](Self#panics-of-programs). Also panics if memory was changed while the kernel was

@@ -22,10 +22,51 @@ mod prometheus;
 pub(crate) mod recorder;
 mod trace;
 
+use crate::driver_kind::DriverKind;
 pub use crate::slots::turn_lists::Queues;
 use crate::tasks::Id;
 pub use crate::tasks::Tasks;
-use annulus_driver::Counters;
+/// A counter with its name and meaning, for code that prints or exports all of them.
+///
+/// ```
+/// use annulus::stats::Counter;
+///
+/// fn print(Counter { name, value, help, .. }: Counter) {
+///     println!("{value:>12} {name}: {help}");
+/// }
+///
+/// let runtime = annulus::Runtime::new()?;
+/// runtime.counters().iter().filter(|counter| counter.value > 0).for_each(print);
+/// # std::io::Result::Ok(())
+/// ```
+#[doc(inline)]
+pub use annulus_driver::Counter;
+/// The counters of a runtime, and the amounts of memory that it holds now: see
+/// [`counters`](crate::counters).
+///
+/// ```
+/// use annulus::net::UnixStream;
+/// use annulus::stats::Counters;
+///
+/// /// Returns the average number of messages per `io_uring_enter` or `epoll_pwait`.
+/// fn batch(before: &Counters, after: &Counters, messages: u64) -> f64 {
+///     messages as f64 / (after.enters - before.enters).max(1) as f64
+/// }
+///
+/// # annulus::run(async {
+/// let (mut one, mut two) = UnixStream::pair()?;
+/// let before = annulus::counters().expect("not in a runtime");
+/// for _ in 0..100 {
+///     one.send("a").await?;
+/// }
+/// two.recv_exact(100).await?;
+/// let after = annulus::counters().expect("not in a runtime");
+/// assert!(batch(&before, &after, 100) > 1.0);
+/// # std::io::Result::Ok(())
+/// # }).unwrap();
+/// ```
+#[doc(inline)]
+pub use annulus_driver::Counters;
 pub use histogram::Histogram;
 pub use prometheus::prometheus;
 use std::fmt;
@@ -131,7 +172,7 @@ pub struct Memory {
 /// ```
 /// annulus::run(async {
 ///     let sleeping = annulus::spawn(annulus::time::sleep(std::time::Duration::from_secs(60)));
-///     annulus::yield_now().await;
+///     annulus::task::yield_now().await;
 ///     let tasks = annulus::handle()?.tasks().await?;
 ///     assert!(tasks[0].to_string().contains("waits for a timer in "));
 ///     assert!(!tasks[0].is_ready);
@@ -143,8 +184,8 @@ pub struct Memory {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TaskInfo {
-    /// The id that [`JoinHandle::id`](crate::JoinHandle::id) and [`task::id`](crate::task::id)
-    /// return.
+    /// The id that [`JoinHandle::id`](crate::task::JoinHandle::id) and
+    /// [`task::id`](crate::task::id) return.
     pub id: Id,
     /// The place that spawned the task.
     pub spawned_at: &'static Location<'static>,
@@ -242,34 +283,5 @@ impl fmt::Display for SlowPoll {
             None => f.write_str("the future of block_on")?,
         }
         write!(f, " held the loop for {:?}", self.took)
-    }
-}
-
-/// The kernel interface that a runtime's driver uses.
-///
-/// ```
-/// use annulus::{DriverKind, Runtime};
-///
-/// let runtime = Runtime::new()?;
-/// if runtime.driver().kind == DriverKind::Epoll {
-///     eprintln!("slower than it could be: {}", runtime.driver().reason);
-/// }
-/// # std::io::Result::Ok(())
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum DriverKind {
-    /// io_uring.
-    Uring,
-    /// epoll.
-    Epoll,
-}
-
-impl fmt::Display for DriverKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Uring => "uring",
-            Self::Epoll => "epoll",
-        })
     }
 }

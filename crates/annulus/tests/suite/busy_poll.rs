@@ -4,8 +4,9 @@ use crate::common;
 use annulus_skip::skip;
 
 use annulus::sim::{Link, Sim, run_on};
+use annulus::task::yield_now;
 use annulus::time::{Instant, sleep};
-use annulus::{DriverChoice, Runtime, counters, spawn, yield_now};
+use annulus::{DriverChoice, Runtime, counters, spawn};
 use annulus_kernel::{Kernel, Linux};
 use common::{echo, pair, receive};
 use std::io;

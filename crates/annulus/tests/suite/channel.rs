@@ -80,7 +80,7 @@ fn a_full_channel_refuses_or_waits() {
         assert_eq!(sender.try_send(2), Err(TrySendError::Full(2)));
         let other = sender.clone();
         let waiting = spawn(async move { other.send(2).await });
-        annulus::yield_now().await;
+        annulus::task::yield_now().await;
         assert!(!waiting.is_finished());
         assert_eq!(receiver.recv().await, Some(1));
         waiting.await.unwrap().unwrap();
@@ -99,7 +99,7 @@ fn without_senders_the_rest_arrives_and_then_the_end() {
         drop(sender);
         assert_eq!(receiver.recv().await, Some("left"));
         let waiting = spawn(async move { receiver.recv().await });
-        annulus::yield_now().await;
+        annulus::task::yield_now().await;
         assert!(!waiting.is_finished());
         drop(last);
         assert_eq!(waiting.await.unwrap(), None);
@@ -115,7 +115,7 @@ fn without_a_receiver_values_are_returned_and_sent_ones_dropped() {
         sender.send(sent.clone()).await.unwrap();
         let other = (sender.clone(), sent.clone());
         let waiting = spawn(async move { other.0.send(other.1).await });
-        annulus::yield_now().await;
+        annulus::task::yield_now().await;
         drop(receiver);
         assert!(sender.is_closed());
         assert_eq!(waiting.await.unwrap(), Err(SendError(sent.clone())));
@@ -136,7 +136,7 @@ fn a_dropped_send_sends_nothing_and_passes_on_its_turn() {
         assert!(poll_once(first.as_mut()).is_pending());
         let second = sender.clone();
         let second = spawn(async move { second.send(2).await });
-        annulus::yield_now().await;
+        annulus::task::yield_now().await;
         // The first sender has been woken, and is dropped before it is polled again.
         assert_eq!(receiver.recv().await, Some(0));
         assert_eq!(

@@ -7,9 +7,9 @@ use crate::model_helpers::{self, bytes, settings, simulated};
 use crate::sim::seeds::number;
 
 use annulus::net::{UdpSocket, UnixDatagram, UnixOptions};
-use annulus::task::JoinSet;
+use annulus::task::{JoinSet, yield_now};
 use annulus::time::sleep;
-use annulus::{DriverChoice, Lease, yield_now};
+use annulus::{DriverChoice, Lease};
 use fastrand::Rng;
 use std::future::poll_fn;
 use std::io;

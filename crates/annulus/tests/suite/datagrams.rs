@@ -5,8 +5,9 @@ use crate::common;
 use annulus_skip::skip;
 
 use annulus::net::{Transmit, UdpOptions, UdpSocket, UnixOptions};
+use annulus::task::yield_now;
 use annulus::time::{sleep, timeout};
-use annulus::{DriverChoice, Runtime, counters, spawn, yield_now};
+use annulus::{DriverChoice, Runtime, counters, spawn};
 use common::rerun::{self, rerun};
 use common::{open_descriptors, pattern, run_on};
 use std::future::Future;

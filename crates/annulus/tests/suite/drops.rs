@@ -2,9 +2,10 @@
 
 use crate::common;
 
+use annulus::Runtime;
 use annulus::net::{TcpListener, TcpStream};
+use annulus::task::yield_now;
 use annulus::time::{sleep, timeout};
-use annulus::{Runtime, yield_now};
 use common::{error_of, half_pair, pair, pattern, receive, run, run_on, touch};
 use std::io::{self, Read, Write};
 use std::time::Duration;

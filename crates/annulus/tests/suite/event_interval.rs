@@ -4,7 +4,8 @@
 use crate::common;
 
 use annulus::net::UnixStream;
-use annulus::{Builder, DriverChoice, Runtime, counters, spawn, yield_now};
+use annulus::task::yield_now;
+use annulus::{Builder, DriverChoice, Runtime, counters, spawn};
 use common::run_on;
 use std::cell::Cell;
 use std::io::Write;

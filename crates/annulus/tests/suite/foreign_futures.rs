@@ -44,7 +44,7 @@ fn tokio_locks_work() {
             spawn(async move {
                 let _permit = limit.acquire().await.unwrap();
                 let mut value = value.lock().await;
-                annulus::yield_now().await;
+                annulus::task::yield_now().await;
                 *value += 1;
                 if *value == 20 {
                     done.notify_one();
@@ -60,12 +60,13 @@ fn tokio_locks_work() {
 #[test]
 fn futures_select_join_and_streams_work() {
     run(async {
-        let first = future::select(Box::pin(annulus::yield_now()), future::pending::<()>()).await;
+        let first =
+            future::select(Box::pin(annulus::task::yield_now()), future::pending::<()>()).await;
         assert!(matches!(first, future::Either::Left(_)));
         let (one, two) = future::join(async { 1 }, annulus::spawn(async { 2 })).await;
         assert_eq!((one, two.unwrap()), (1, 2));
         let squares = stream::iter(1..=10).map(|number| async move {
-            annulus::yield_now().await;
+            annulus::task::yield_now().await;
             number * number
         });
         assert_eq!(squares.buffer_unordered(3).fold(0, async |sum, n| sum + n).await, 385);

@@ -221,7 +221,7 @@ fn measuring_records_how_long_woken_tasks_wait() {
         host.run(&mut guest, async {
             let task = annulus::spawn(async {
                 for _ in 0..1000 {
-                    annulus::yield_now().await;
+                    annulus::task::yield_now().await;
                 }
             });
             task.await.unwrap();

@@ -58,7 +58,7 @@ type End = (io::Result<(u64, u64)>, Instant);
 fn proxy<S: AsyncRecv + AsyncSend + 'static>(
     mut near: S,
     mut far: S,
-) -> annulus::JoinHandle<(End, S, S)> {
+) -> annulus::task::JoinHandle<(End, S, S)> {
     spawn(async move {
         let end = copy_bidirectional(&mut near, &mut far).idle_timeout(LIMIT).await;
         ((end, Instant::now()), near, far)

@@ -3,8 +3,9 @@
 use crate::common;
 
 use annulus::net::{ConnectOptions, TcpListener, TcpStream, UdpSocket, lookup_host};
+use annulus::task::yield_now;
 use annulus::time::timeout;
-use annulus::{Builder, Runtime, sim, spawn, yield_now};
+use annulus::{Builder, Runtime, sim, spawn};
 use common::{receive, run, run_on};
 use std::cell::Cell;
 use std::io;

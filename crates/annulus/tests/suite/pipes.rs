@@ -5,8 +5,9 @@ use annulus_skip::skip;
 
 use annulus::pipe::{OpenOptions, Receiver, Sender, pipe};
 use annulus::sim::Sim;
+use annulus::task::yield_now;
 use annulus::time::timeout;
-use annulus::{Builder, DriverChoice, Runtime, spawn, yield_now};
+use annulus::{Builder, DriverChoice, Runtime, spawn};
 use common::rerun::{self, rerun};
 use common::{open_descriptors, pattern, run_on, touch};
 use std::future::Future;

@@ -4,7 +4,8 @@ use crate::common;
 
 use annulus::net::UdpSocket;
 use annulus::stats::{Stats, prometheus};
-use annulus::{Runtime, spawn, yield_now};
+use annulus::task::yield_now;
+use annulus::{Runtime, spawn};
 use common::run_on;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;

@@ -3,7 +3,8 @@
 use crate::common;
 
 use annulus::net::{TcpListener, TcpStream};
-use annulus::{JoinError, Runtime, spawn, yield_now};
+use annulus::task::{JoinError, yield_now};
+use annulus::{Runtime, spawn};
 use common::{own_address, pair, pattern, run, touch};
 use std::cell::{Cell, RefCell};
 use std::io::{self, Read};

@@ -4,7 +4,8 @@ use crate::common;
 
 use annulus::shards::{Cause, Pinning, Shard, ShardError, Shards, channel};
 use annulus::sim::Sim;
-use annulus::{Handle, affinity, counters, spawn, yield_now};
+use annulus::task::yield_now;
+use annulus::{Handle, affinity, counters, spawn};
 use common::{drivers, echo, half_pair, pattern, receive};
 use std::future::pending;
 use std::io::{self, Read, Write};

@@ -4,7 +4,8 @@ use crate::common;
 
 use annulus::net::{TcpListener, TcpStream};
 use annulus::shards::{Cause, ShardError, Shards, channel_to_all};
-use annulus::{spawn, yield_now};
+use annulus::spawn;
+use annulus::task::yield_now;
 use common::drivers;
 use std::cell::Cell;
 use std::io;

@@ -2,7 +2,8 @@
 
 use annulus::fs::File;
 use annulus::io::{AsyncRecv, AsyncSend, stderr, stdin, stdout};
-use annulus::{DriverChoice, Runtime, yield_now};
+use annulus::task::yield_now;
+use annulus::{DriverChoice, Runtime};
 use std::io::Write;
 use std::process::Stdio;
 

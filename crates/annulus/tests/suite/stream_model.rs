@@ -5,11 +5,11 @@
 use crate::common::{pair, touch};
 use crate::model_helpers::{self, byte, bytes, settings, simulated, small_ring_settings};
 use crate::sim::seeds::number;
+use annulus::DriverChoice;
 use annulus::io::{AsyncRecv, AsyncSend, copy_bidirectional};
 use annulus::net::{TcpListener, TcpStream, UnixStream};
-use annulus::task::JoinSet;
+use annulus::task::{JoinSet, yield_now};
 use annulus::time::sleep;
-use annulus::{DriverChoice, yield_now};
 use fastrand::Rng;
 use std::io;
 use std::time::Duration;

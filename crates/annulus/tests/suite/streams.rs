@@ -4,8 +4,9 @@ use crate::common;
 
 use annulus::net::{TcpListener, TcpStream};
 use annulus::signal::{Signal, signals};
+use annulus::task::{spawn_blocking, yield_now};
 use annulus::time::{Instant, interval, sleep};
-use annulus::{shards, sim, spawn, spawn_blocking, yield_now};
+use annulus::{shards, sim, spawn};
 use common::run;
 use futures_util::stream::FusedStream;
 use futures_util::{FutureExt, StreamExt, join, select, select_biased, stream};

@@ -3,8 +3,9 @@
 use crate::common;
 
 use annulus::net::{Parts, TcpStream};
+use annulus::task::JoinHandle;
 use annulus::time::timeout;
-use annulus::{Handle, JoinHandle, Lease, Runtime, SharedBytes};
+use annulus::{Handle, Lease, Runtime, SharedBytes};
 use common::{half_pair, pair, pattern, receive, run};
 use std::io::{self, Read, Write};
 use std::sync::mpsc;

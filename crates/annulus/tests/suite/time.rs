@@ -105,7 +105,7 @@ fn a_deadline_ends_a_future_that_always_finds_something_ready() {
         let deadline = Instant::now() + MS * 5;
         let busy = async {
             loop {
-                annulus::consume_budget().await;
+                annulus::task::consume_budget().await;
             }
         };
         let ended: Result<(), _> = timeout_at(deadline, busy).await;
@@ -179,7 +179,7 @@ fn signals_are_awaited() {
         }
         let mut later = signals(&[Signal::SIGTERM])?;
         let waits = spawn(async move { later.recv().await });
-        annulus::yield_now().await;
+        annulus::task::yield_now().await;
         let waiting = annulus::handle()?.tasks().await?;
         assert!(waiting.iter().any(|task| task.waits_for == ["for a signal"]), "{waiting:?}");
         raise(15);

@@ -3,8 +3,9 @@
 use crate::common;
 
 use annulus::stats::{Stats, Timings};
+use annulus::task::yield_now;
 use annulus::time::Instant;
-use annulus::{Builder, DriverChoice, Runtime, spawn, yield_now};
+use annulus::{Builder, DriverChoice, Runtime, spawn};
 use common::run_on;
 use std::io;
 use std::rc::Rc;

@@ -8,8 +8,9 @@ use annulus_skip::skip;
 
 use annulus::net::{TcpStream, UnixStream};
 use annulus::sim::{Fault, Faults, Link, Sim, run_on as simulate_on};
+use annulus::stats::Counters;
 use annulus::time::{Instant, sleep, timeout};
-use annulus::{Builder, Counters, DriverChoice, Runtime, counters, spawn};
+use annulus::{Builder, DriverChoice, Runtime, counters, spawn};
 use annulus_ring::Features;
 use common::{echo, error_of, half_pair, pair, pattern, receive, run_on};
 use std::future::Future;

@@ -8,8 +8,8 @@ use super::forward::{
 };
 use super::tunnel::tunnel;
 use annulus::net::{ConnectOptions, KeepAlive};
+use annulus::task::yield_now;
 use annulus::time::sleep;
-use annulus::yield_now;
 use annulus_compat::hyper::{Executor, Timer};
 use annulus_compat::hyper_util::Connector;
 use bytes::Bytes;

@@ -1,8 +1,8 @@
 //! A listener that runs handshakes concurrently.
 
 use super::{TlsAcceptor, TlsStream};
-use annulus::JoinSet;
 use annulus::net::{TcpListener, TcpStream};
+use annulus::task::JoinSet;
 use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;

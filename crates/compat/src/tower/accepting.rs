@@ -3,7 +3,7 @@
 use super::error::{OnError, ServeError};
 use super::open::OpenCount;
 use crate::Listen;
-use annulus::JoinSet;
+use annulus::task::JoinSet;
 use annulus::time::{Sleep, sleep, timeout};
 use std::future::Future;
 use std::pin::Pin;

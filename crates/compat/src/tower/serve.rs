@@ -11,8 +11,8 @@ use crate::clock::NO_LIMIT;
 use crate::hyper::{Executor, HttpService, Timer};
 #[cfg(feature = "rustls")]
 use crate::rustls::TlsInfo;
-use annulus::JoinSet;
 use annulus::io::{AsyncRecv, AsyncSend};
+use annulus::task::JoinSet;
 use hyper::body::Incoming;
 use hyper::http::Extensions;
 use hyper::server::conn::{http1, http2};

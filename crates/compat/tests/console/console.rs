@@ -2,7 +2,8 @@
 //! The console must report the tasks with their locations, polls and wakes.
 
 use annulus::time::sleep;
-use annulus::{spawn, yield_now};
+use annulus::spawn;
+use annulus::task::yield_now;
 use console_api::instrument::instrument_client::InstrumentClient;
 use console_api::instrument::{InstrumentRequest, Update};
 use console_api::tasks::{Stats, Task};

@@ -115,7 +115,7 @@ fn only_waiting_pollers_are_woken() {
             if let Err(error) = socket.try_send(&transmit) {
                 break error;
             }
-            annulus::yield_now().await;
+            annulus::task::yield_now().await;
         };
         assert_eq!(refused.kind(), ErrorKind::WouldBlock);
         let wakes: [Arc<Wakes>; 3] = Default::default();

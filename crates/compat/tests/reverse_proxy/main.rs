@@ -44,7 +44,7 @@ pub(crate) type Count = Rc<Cell<usize>>;
 pub(crate) struct Running {
     pub(crate) address: SocketAddr,
     pub(crate) stop: CancellationToken,
-    pub(crate) ended: annulus::JoinHandle<io::Result<()>>,
+    pub(crate) ended: annulus::task::JoinHandle<io::Result<()>>,
 }
 
 pub(crate) fn start(address: &str, upstream: SocketAddr, limits: Limits) -> Running {

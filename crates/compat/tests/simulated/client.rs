@@ -1,8 +1,8 @@
 //! The client: requests that are repeated until they are answered, over connections that may fail.
 
 use crate::simulated::service::Kind;
-use annulus::JoinHandle;
 use annulus::net::TcpStream;
+use annulus::task::JoinHandle;
 use annulus::time::{sleep, timeout};
 use annulus_compat::hyper::{Executor, Io};
 use bytes::Bytes;

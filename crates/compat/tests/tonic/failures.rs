@@ -80,7 +80,7 @@ fn channel_reconnects_when_the_server_comes_back() {
             let listener = loop {
                 match TcpListener::bind(address) {
                     Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
-                        annulus::yield_now().await
+                        annulus::task::yield_now().await
                     }
                     other => break other?,
                 }
@@ -90,7 +90,9 @@ fn channel_reconnects_when_the_server_comes_back() {
             // Calls fail until the client has received the end of the previous connection.
             let reply = loop {
                 match client.say(hello(round)).await {
-                    Err(status) if status.code() == Code::Unavailable => annulus::yield_now().await,
+                    Err(status) if status.code() == Code::Unavailable => {
+                        annulus::task::yield_now().await
+                    }
                     other => break other?,
                 }
             };

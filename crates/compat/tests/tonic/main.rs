@@ -31,7 +31,7 @@ use trouble::Trouble;
 pub(crate) struct Running {
     pub(crate) origin: String,
     pub(crate) stop: CancellationToken,
-    pub(crate) ended: annulus::JoinHandle<io::Result<()>>,
+    pub(crate) ended: annulus::task::JoinHandle<io::Result<()>>,
 }
 
 pub(crate) fn start(address: &str) -> Running {

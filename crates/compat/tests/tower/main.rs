@@ -80,7 +80,7 @@ async fn endless() -> Body {
 struct Running {
     address: SocketAddr,
     stop: CancellationToken,
-    ended: annulus::JoinHandle<io::Result<()>>,
+    ended: annulus::task::JoinHandle<io::Result<()>>,
     errors: Rc<RefCell<Vec<String>>>,
 }
 

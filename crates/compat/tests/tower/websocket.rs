@@ -139,7 +139,7 @@ fn client_without_a_websocket_library_is_served() {
         let server = start("127.0.0.1:0", |server| server);
         let port = server.address.port().to_string();
         let run = move || Command::new("python3").args(["-c", PYTHON_CLIENT, &port]).output();
-        let output = annulus::spawn_blocking(run).await??;
+        let output = annulus::task::spawn_blocking(run).await??;
         let errors = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{errors}");
         Ok(())

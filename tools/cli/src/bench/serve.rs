@@ -78,7 +78,7 @@ async fn answer(directory: Arc<ResultsDirectory>, request: Request) -> Result<An
     if !request.host.as_deref().is_none_or(is_loopback) {
         return Err(Refusal::forbidden("use localhost or 127.0.0.1 as the host"));
     }
-    let shown = annulus::spawn_blocking(move || directory.show(&request.path)).await;
+    let shown = annulus::task::spawn_blocking(move || directory.show(&request.path)).await;
     match shown {
         Ok(Ok(Some(shown))) => {
             let headers =

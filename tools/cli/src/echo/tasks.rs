@@ -10,9 +10,9 @@ use crate::signals::{SIGHUP, Stop};
 use annulus::net::{ConnectionLimit, ListenOptions, UnixListener, UnixOptions};
 use annulus::shards::{Cause, Shard, ShardError, ShardedListener, Shards};
 use annulus::signal::{Signal, signals};
-use annulus::{
-    Builder, Counters, DriverChoice, DriverInfo, JoinHandle, JoinSet, Lease, Runtime, time,
-};
+use annulus::stats::Counters;
+use annulus::task::{JoinHandle, JoinSet};
+use annulus::{Builder, DriverChoice, DriverInfo, Lease, Runtime, time};
 use annulus_lab::interrupt::is_ignored;
 use annulus_load::{Endpoint, clock, unix_address};
 use anyhow::{Context, Result, anyhow};

@@ -17,7 +17,7 @@ use crate::load_error::LoadError;
 use crate::observer::Observer;
 use crate::plan::{Datagrams, Plan};
 use crate::threads::{ClientKind, RunContext, RuntimeSettings, ThreadContext};
-use annulus::JoinHandle;
+use annulus::task::JoinHandle;
 use client::DatagramClient;
 use socket::Socket;
 use std::rc::Rc;

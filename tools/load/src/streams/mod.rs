@@ -27,7 +27,7 @@ use crate::threads::{
 };
 use crate::transport::{Connection, Connector};
 use crate::{clock, tls};
-use annulus::JoinHandle;
+use annulus::task::JoinHandle;
 use client::{Activity, Stage, StreamClient};
 use std::rc::Rc;
 use std::time::Duration;

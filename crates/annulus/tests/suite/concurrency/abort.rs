@@ -1,7 +1,7 @@
 use crate::common::run;
 use crate::concurrency::{Drops, hold};
-use annulus::task::{AbortHandle, JoinError};
-use annulus::{JoinHandle, Runtime, spawn, yield_now};
+use annulus::task::{AbortHandle, JoinError, JoinHandle, yield_now};
+use annulus::{Runtime, spawn};
 use std::io;
 use std::rc::Rc;
 

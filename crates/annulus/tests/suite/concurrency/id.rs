@@ -1,6 +1,6 @@
 use crate::common::run;
-use annulus::task::{Id, JoinSet, id, try_id};
-use annulus::{handle, spawn, yield_now};
+use annulus::task::{Id, JoinSet, id, try_id, yield_now};
+use annulus::{handle, spawn};
 use std::cell::Cell;
 use std::collections::HashSet;
 use std::rc::Rc;

@@ -1,8 +1,8 @@
 use crate::common::run;
 use crate::concurrency::{Drops, hold};
-use annulus::task::JoinSet;
+use annulus::task::{JoinSet, yield_now};
 use annulus::time::sleep;
-use annulus::{sim, spawn, yield_now};
+use annulus::{sim, spawn};
 use std::io;
 use std::panic::resume_unwind;
 use std::time::Duration;

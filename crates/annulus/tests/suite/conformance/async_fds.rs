@@ -4,8 +4,9 @@ use crate::common::pair;
 use annulus::fs::File;
 use annulus::io::{AsyncFd, Interest};
 use annulus::sim::Sim;
+use annulus::task::yield_now;
 use annulus::time::sleep;
-use annulus::{handle, pipe, spawn, stats, yield_now};
+use annulus::{handle, pipe, spawn, stats};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::fs::inotify;
 use rustix::io::{Errno, read, write};
@@ -54,7 +55,7 @@ pub(crate) async fn inotify_under_a_select_loses_no_event() -> io::Result<()> {
     inotify::add_watch(&watch, &dir, inotify::WatchFlags::CREATE)?;
     let mut events = AsyncFd::new(watch)?;
     let writer = dir.clone();
-    let maker = annulus::spawn_blocking(move || {
+    let maker = annulus::task::spawn_blocking(move || {
         (0..FILES).try_for_each(|file| std::fs::write(writer.join(file.to_string()), ""))
     });
     let (mut seen, mut dropped) = (0, 0);
@@ -373,7 +374,7 @@ pub(crate) async fn packets_of_a_connection_keep_their_ends() -> io::Result<()> 
 
 pub(crate) async fn the_end_of_a_runtime_ends_a_wait() -> io::Result<()> {
     // A runtime polls this future, so the other runtime ends on a thread of its own.
-    let ended = annulus::spawn_blocking(|| {
+    let ended = annulus::task::spawn_blocking(|| {
         let (one, _other) = real_pair()?;
         let mut runtime = annulus::Runtime::new()?;
         let watch = runtime.block_on(async {

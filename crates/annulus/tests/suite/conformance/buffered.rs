@@ -3,8 +3,9 @@
 use crate::common::{pair, pattern, receive, touch};
 use annulus::io::{AsyncRecv, FromTokio};
 use annulus::net::{TcpStream, UnixOptions, UnixStream};
+use annulus::spawn;
+use annulus::task::yield_now;
 use annulus::time::{sleep, timeout};
-use annulus::{spawn, yield_now};
 use std::future::poll_fn;
 use std::io::{self, ErrorKind, Read};
 use std::os::fd::OwnedFd;

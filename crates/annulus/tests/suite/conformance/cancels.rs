@@ -2,8 +2,9 @@
 
 use crate::common::{pair, pattern, receive, touch};
 use annulus::net::{TcpListener, TcpStream};
+use annulus::spawn;
+use annulus::task::JoinHandle;
 use annulus::time::{sleep, timeout};
-use annulus::{JoinHandle, spawn};
 use std::io;
 use std::time::Duration;
 

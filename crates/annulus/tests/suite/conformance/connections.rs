@@ -6,8 +6,9 @@ use annulus::net::{
     UnixStream,
 };
 use annulus::process::{Command, Stdio};
+use annulus::task::yield_now;
 use annulus::time::{sleep, timeout};
-use annulus::{counters, spawn, yield_now};
+use annulus::{counters, spawn};
 use std::collections::HashSet;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};

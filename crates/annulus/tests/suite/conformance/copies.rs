@@ -3,8 +3,9 @@
 use crate::common::{pair, pattern, receive};
 use annulus::io::{AsyncSend, CopyError, Direction, copy, copy_at_most, copy_bidirectional};
 use annulus::net::TcpStream;
+use annulus::spawn;
+use annulus::task::{JoinHandle, yield_now};
 use annulus::time::timeout;
-use annulus::{JoinHandle, spawn, yield_now};
 use std::future::{Future, poll_fn};
 use std::io::{self, ErrorKind};
 use std::task::{Context, Poll, ready};

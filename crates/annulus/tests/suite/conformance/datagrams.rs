@@ -2,9 +2,9 @@
 
 use crate::common::{own_address, pattern, touch};
 use crate::conformance::mode::Mode;
-use annulus::Counters;
 use annulus::net::{Transmit, UdpOptions, UdpSocket};
 use annulus::spawn;
+use annulus::stats::Counters;
 use annulus::time::timeout;
 use std::future::poll_fn;
 use std::io::{self, ErrorKind};
@@ -113,7 +113,7 @@ pub(crate) async fn a_refusal_is_returned_by_a_receive_and_does_not_end_the_sock
     one.connect(address).await?;
     drop(other);
     // The descriptor is closed within this turn.
-    annulus::yield_now().await;
+    annulus::task::yield_now().await;
     for _ in 0..3 {
         let error = loop {
             one.send("refused").await?;
@@ -143,7 +143,7 @@ pub(crate) async fn several_tasks_wait_for_one_socket() -> io::Result<()> {
             spawn(async move { receiver.recv().await.map(|got| got[0]) })
         })
         .collect();
-    annulus::yield_now().await;
+    annulus::task::yield_now().await;
     for n in 0..8u8 {
         sender.send_to(vec![n], receiver.local_addr()?).await?;
     }
@@ -162,7 +162,7 @@ pub(crate) async fn dropped_receives_lose_no_datagram() -> io::Result<()> {
         assert!(touch(other.recv()).is_none_or(|got| got.is_ok()));
         one.send(vec![n]).await?;
         one.drain().await?;
-        annulus::yield_now().await;
+        annulus::task::yield_now().await;
         // Drops a receive when the datagram may have arrived already.
         if let Some(got) = touch(other.recv()) {
             assert_eq!(*got?, [n]);
@@ -261,7 +261,7 @@ pub(crate) async fn datagrams_queued_after_another_leave_without_further_events(
                 io::Result::Ok([first, receiver.recv().await?.len()])
             });
             // The receive is already armed, so starting it causes no event.
-            annulus::yield_now().await;
+            annulus::task::yield_now().await;
             for (way, lease) in [first, second].into_iter().zip(leases) {
                 match way {
                     Way::Owned => touch(sender.send_to(vec![1; 2], to)).expect("there is space"),
@@ -369,7 +369,7 @@ pub(crate) async fn tasks_that_poll_for_space_and_for_a_drain_are_woken() -> io:
     assert!(one.poll_drain(&mut Context::from_waker(&waker)).is_pending());
     assert!(one.poll_send_ready(&mut Context::from_waker(&other)).is_pending());
     one.drain().await?;
-    annulus::yield_now().await;
+    annulus::task::yield_now().await;
     assert!(has_space.0.load(Ordering::Relaxed), "the task that polled for space was not woken");
     assert!(drained.0.load(Ordering::Relaxed), "the task that polled for a drain was not woken");
     Ok(())
@@ -382,7 +382,7 @@ pub(crate) async fn a_task_that_polled_once_consumes_no_wake() -> io::Result<()>
     assert!(touch(poll_fn(|cx| other.poll_recv_from(cx))).is_none());
     let waiting = other.clone();
     let waiting = spawn(async move { waiting.recv().await });
-    annulus::yield_now().await;
+    annulus::task::yield_now().await;
     one.send("for the waiting task").await?;
     let got =
         timeout(Duration::from_secs(20), waiting).await.expect("the waiting task was not woken");
@@ -393,7 +393,7 @@ pub(crate) async fn a_task_that_polled_once_consumes_no_wake() -> io::Result<()>
         spawn(async move { poll_fn(|cx| polls.poll_recv_from(cx)).await.map(|(bytes, _)| bytes) }),
         spawn(async move { awaits.recv().await }),
     ];
-    annulus::yield_now().await;
+    annulus::task::yield_now().await;
     one.send("x").await?;
     one.send("x").await?;
     for task in tasks {

@@ -2,7 +2,8 @@
 
 use crate::common::{own_address, pair, pattern, receive, touch};
 use annulus::net::{TcpListener, TcpStream};
-use annulus::{spawn, yield_now};
+use annulus::spawn;
+use annulus::task::yield_now;
 use std::cell::Cell;
 use std::future::pending;
 use std::io::{self, ErrorKind};

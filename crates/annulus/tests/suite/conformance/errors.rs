@@ -32,7 +32,7 @@ pub(crate) async fn errors_contain_operation_and_peer() -> io::Result<()> {
     assert_eq!(reset.to_string(), text);
     let broken = loop {
         match server.send("to no peer").await {
-            Ok(()) => annulus::yield_now().await,
+            Ok(()) => annulus::task::yield_now().await,
             Err(error) => break error,
         }
     };
@@ -58,7 +58,7 @@ pub(crate) async fn errors_contain_operation_and_path() -> io::Result<()> {
     drop(other);
     let error = loop {
         match one.send("to no peer").await {
-            Ok(()) => annulus::yield_now().await,
+            Ok(()) => annulus::task::yield_now().await,
             Err(error) => break error,
         }
     };
@@ -94,7 +94,7 @@ fn check_wrapped(error: &io::Error, number: i32) {
 
 pub(crate) async fn errors_of_sockets_keep_kind_and_number() -> io::Result<()> {
     let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
-    annulus::yield_now().await;
+    annulus::task::yield_now().await;
     check_wrapped(&TcpStream::connect(address).await.unwrap_err(), libc::ECONNREFUSED);
     // With several addresses, the error has the number of the last attempt's error.
     let both = [address, address];

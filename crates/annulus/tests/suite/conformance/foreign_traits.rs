@@ -3,8 +3,9 @@
 
 use crate::common::{pair, pattern, touch};
 use annulus::net::{RecvHalf, SendHalf, TcpStream, UnixStream};
+use annulus::spawn;
+use annulus::task::JoinHandle;
 use annulus::time::timeout;
-use annulus::{JoinHandle, spawn};
 use std::io;
 use std::time::Duration;
 

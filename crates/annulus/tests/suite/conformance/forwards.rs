@@ -3,8 +3,9 @@
 use crate::common::{pair, pattern, receive, touch};
 use annulus::io::{copy, copy_at_most, copy_bidirectional};
 use annulus::net::TcpStream;
+use annulus::spawn;
+use annulus::task::consume_budget;
 use annulus::time::sleep;
-use annulus::{consume_budget, spawn};
 use futures_util::future::try_join;
 use std::future::{Future, poll_fn};
 use std::io;

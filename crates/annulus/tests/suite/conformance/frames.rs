@@ -3,8 +3,9 @@
 use crate::common::{pair, pattern, touch};
 use annulus::io::{AsyncRecv, AsyncSend, AsyncStream, FromTokio};
 use annulus::net::{TcpStream, UnixStream};
+use annulus::spawn;
+use annulus::task::JoinHandle;
 use annulus::time::{sleep, timeout};
-use annulus::{JoinHandle, spawn};
 use futures_util::io::BufReader;
 use std::future::{Future, poll_fn};
 use std::io::{self, ErrorKind};

@@ -2,7 +2,8 @@
 
 use crate::common::{pair, pattern, receive};
 use annulus::net::{DropReason, MemberId, RecvHalf, SendGroup, SendHalf, SlowMembers, TcpStream};
-use annulus::{SharedBytes, spawn, yield_now};
+use annulus::task::yield_now;
+use annulus::{SharedBytes, spawn};
 use std::io;
 
 /// Bytes of a message that fills sockets quickly.

@@ -2,8 +2,9 @@
 
 use crate::common::{pair, pattern};
 use annulus::net::{ConnectionLimit, ListenOptions, TcpStream};
+use annulus::task::JoinHandle;
 use annulus::time::sleep;
-use annulus::{JoinHandle, spawn, stats};
+use annulus::{spawn, stats};
 use std::io;
 use std::time::Duration;
 

@@ -5,8 +5,9 @@
 use crate::common::{pair, receive, touch};
 use annulus::io::copy_bidirectional;
 use annulus::net::{TcpListener, TcpStream, UnixOptions, UnixStream};
+use annulus::task::{JoinHandle, yield_now};
 use annulus::time::timeout;
-use annulus::{JoinHandle, pipe, spawn, yield_now};
+use annulus::{pipe, spawn};
 use std::future::Future;
 use std::io;
 use std::os::fd::OwnedFd;

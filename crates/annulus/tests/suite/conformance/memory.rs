@@ -3,8 +3,9 @@
 use crate::common::{pair, pattern, receive};
 use crate::conformance::mode::Mode;
 use annulus::net::{RecvHalf, TcpStream, UnixStream};
+use annulus::stats::Counters;
 use annulus::time::sleep;
-use annulus::{Builder, Counters, MemoryLimit, counters, spawn};
+use annulus::{Builder, MemoryLimit, counters, spawn};
 use std::io;
 use std::time::Duration;
 

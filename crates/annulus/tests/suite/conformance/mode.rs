@@ -2,8 +2,9 @@
 
 use crate::common::host::Host;
 use annulus::sim::{Link, Profile, Sim};
+use annulus::stats::Counters;
 use annulus::time::{Elapsed, timeout};
-use annulus::{Builder, Counters, DriverChoice, DriverKind, Guest, Runtime};
+use annulus::{Builder, DriverChoice, DriverKind, Guest, Runtime};
 use annulus_ring::{Features, SetupFlags};
 use annulus_sim::Random;
 use annulus_skip::skip;

@@ -2,7 +2,7 @@
 
 use crate::common::own_address;
 use annulus::net::*;
-use annulus::yield_now;
+use annulus::task::yield_now;
 use std::io::{self, ErrorKind};
 use std::time::Duration;
 

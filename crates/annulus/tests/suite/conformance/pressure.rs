@@ -3,8 +3,9 @@
 use crate::common::{echo, pair, pattern, receive, touch};
 use crate::conformance::mode::Mode;
 use annulus::net::{SendHalf, TcpListener, TcpStream};
+use annulus::stats::Counters;
 use annulus::time::{sleep, timeout};
-use annulus::{Builder, Counters, spawn};
+use annulus::{Builder, spawn};
 use std::cell::Cell;
 use std::io;
 use std::rc::Rc;

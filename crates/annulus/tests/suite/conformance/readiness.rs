@@ -3,8 +3,9 @@
 use super::unix::TestPath;
 use crate::common::{pair, pattern, touch};
 use annulus::net::{TcpStream, Transmit, UdpSocket, UnixDatagram, UnixStream};
+use annulus::task::yield_now;
 use annulus::time::sleep;
-use annulus::{pipe, spawn, yield_now};
+use annulus::{pipe, spawn};
 use std::future::poll_fn;
 use std::io::{self, ErrorKind};
 use std::rc::Rc;

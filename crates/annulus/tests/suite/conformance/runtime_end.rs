@@ -3,8 +3,9 @@
 use crate::common::{pair, pattern, receive, touch};
 use crate::conformance::mode::{Mode, nothing_left};
 use annulus::net::{TcpListener, TcpStream};
+use annulus::spawn;
+use annulus::task::yield_now;
 use annulus::time::sleep;
-use annulus::{spawn, yield_now};
 use std::future::pending;
 use std::io;
 use std::time::Duration;

@@ -2,9 +2,10 @@
 
 use crate::common::pair;
 use annulus::net::UdpSocket;
+use annulus::spawn;
 use annulus::stats::Stats;
+use annulus::task::yield_now;
 use annulus::time::{sleep, timeout};
-use annulus::{spawn, yield_now};
 use std::future::pending;
 use std::io;
 use std::time::Duration;

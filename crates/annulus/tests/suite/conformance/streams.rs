@@ -3,7 +3,8 @@
 use crate::common::{echo, pair, pattern, receive};
 use crate::conformance::mode::Mode;
 use annulus::net::{TcpStream, UnixStream};
-use annulus::{Counters, spawn};
+use annulus::spawn;
+use annulus::stats::Counters;
 use std::io::{self, ErrorKind};
 
 pub(crate) async fn the_client_half_closes_and_still_receives() -> io::Result<()> {

@@ -1,7 +1,8 @@
 //! Timers, deadlines and clocks.
 
+use annulus::spawn;
+use annulus::task::yield_now;
 use annulus::time::{Elapsed, Instant, sleep, sleep_until, timeout};
-use annulus::{spawn, yield_now};
 use std::cell::RefCell;
 use std::future::pending;
 use std::io;

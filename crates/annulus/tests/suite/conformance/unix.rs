@@ -127,7 +127,7 @@ pub(crate) async fn a_path_in_use_is_refused_and_a_stale_one_replaced() -> io::R
     assert_eq!(error.kind(), ErrorKind::AddrInUse, "{error}");
     drop(listener);
     // The listener closes at the end of this turn.
-    annulus::yield_now().await;
+    annulus::task::yield_now().await;
     let error = UnixStream::connect(&path).await.unwrap_err();
     assert_eq!(
         error.kind(),
@@ -194,7 +194,7 @@ pub(crate) async fn a_slow_receiver_loses_no_datagram() -> io::Result<()> {
     ];
     let mut next = [0, count];
     for _ in 0..2 * count {
-        annulus::yield_now().await;
+        annulus::task::yield_now().await;
         let datagram = receiver.recv().await?;
         let n = u32::from_ne_bytes(datagram[..].try_into().expect("not four bytes"));
         let sender = usize::from(n >= count);
@@ -295,7 +295,7 @@ pub(crate) async fn receivers_that_do_not_read_do_not_block_others() -> io::Resu
     assert!(discarded > 0 || is_deep, "the bound was never reached");
     // The receivers close, so their datagrams are refused and no send waits any longer.
     drop(receivers);
-    annulus::yield_now().await;
+    annulus::task::yield_now().await;
     while sender.drain().await.is_err() {}
     Ok(())
 }
@@ -311,7 +311,7 @@ pub(crate) async fn a_slow_receiver_blocks_its_sender() -> io::Result<()> {
         } else if turn > 1000 {
             break;
         }
-        annulus::yield_now().await;
+        annulus::task::yield_now().await;
     }
     // The receiver's kernel queue holds at most a few hundred datagrams, and the unsent limit
     // allows a few more.
@@ -441,7 +441,7 @@ pub(crate) async fn descriptors_that_are_not_taken_are_closed() -> io::Result<()
     datagrams.send_with_descriptors("b", writer()?).await?;
     datagrams.drain().await?;
     assert!(crate::common::touch(reader.recv()).is_none());
-    annulus::yield_now().await;
+    annulus::task::yield_now().await;
     datagrams.send_with_descriptors("c", writer()?).await?;
     let (mut plain, mut plain_peer) = UnixStream::pair()?;
     let error = plain.send_with_descriptors("d", writer()?).await.unwrap_err();

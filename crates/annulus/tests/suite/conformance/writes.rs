@@ -4,7 +4,8 @@ use crate::common::{pair, pattern, receive, touch};
 use crate::conformance::mode::Mode;
 use annulus::io::AsyncSend;
 use annulus::net::TcpStream;
-use annulus::{Counters, Lease, spawn};
+use annulus::stats::Counters;
+use annulus::{Lease, spawn};
 use std::io::{self, ErrorKind, IoSlice};
 
 /// Number of bytes: more than the bound and the kernel can hold.
@@ -213,7 +214,7 @@ pub(crate) async fn bytes_queued_after_a_small_send_leave_without_further_events
             }
             let waits = spawn(async move { (receive(&mut server, 3).await, server) });
             // The receive is already armed, so starting it causes no event.
-            annulus::yield_now().await;
+            annulus::task::yield_now().await;
             for (way, lease) in [first, second, third].into_iter().zip(leases) {
                 queue(&mut client, way, b'l', lease)?;
             }

@@ -200,7 +200,7 @@ async fn begin(
 ) -> io::Result<()> {
     assert!(touch(open).transpose()?.is_none(), "the open ended at once");
     for _ in 0..turns {
-        annulus::yield_now().await;
+        annulus::task::yield_now().await;
     }
     Ok(())
 }

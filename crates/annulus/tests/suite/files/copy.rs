@@ -8,8 +8,9 @@ use annulus::fs::{self, File, OpenOptions, Policy};
 use annulus::io::{AsyncRecv, AsyncSend, CopySink, CopySource, copy, copy_at_most, copy_range};
 use annulus::net::{TcpListener, TcpStream};
 use annulus::pipe::pipe;
+use annulus::spawn;
+use annulus::task::JoinHandle;
 use annulus::time::timeout;
-use annulus::{JoinHandle, spawn};
 use annulus_skip::skip;
 use std::io::{self, SeekFrom};
 use std::os::unix::fs::MetadataExt;
@@ -125,7 +126,7 @@ fn a_reader_that_stalls_blocks_no_other_task() {
         let copied = spawn(async move { copy(&mut file, &mut ours).await });
         // The peer does not read, so the copy waits while this task continues.
         for _ in 0..1000 {
-            annulus::yield_now().await;
+            annulus::task::yield_now().await;
         }
         assert!(!copied.is_finished());
         assert!(receive_all(remote).await.unwrap()? == pattern());
@@ -175,7 +176,7 @@ fn a_copy_into_a_file_continues_after_a_dropped_one() {
         assert_eq!(into.seek(SeekFrom::Current(0)).await?, LEN as u64);
         // A write started by a dropped copy may finish last.
         while fs::read(place.join("to")).await? != pattern() {
-            annulus::yield_now().await;
+            annulus::task::yield_now().await;
         }
         Ok(())
     });
@@ -205,7 +206,7 @@ fn a_copy_into_the_stream_of_a_file_continues_after_a_dropped_one() {
         // only bytes that the target accepts.
         into.write_all(b"head").await?;
         while touch(copy(&mut left, &mut into)).transpose()?.is_none() {
-            annulus::yield_now().await;
+            annulus::task::yield_now().await;
         }
         into.flush().await?;
         let all = fs::read(place.join("to")).await?;
@@ -251,7 +252,7 @@ fn a_file_copy_continues_after_the_accepted_part_of_a_piece() {
             let mut slow = Slow::default();
             while touch(copy(&mut file, &mut slow)).transpose()?.is_none() {
                 assert_eq!(file.seek(SeekFrom::Current(0)).await?, slow.got.len() as u64);
-                annulus::yield_now().await;
+                annulus::task::yield_now().await;
             }
             assert!(slow.got == pattern()[..20_000]);
             Ok(())

@@ -91,7 +91,7 @@ fn a_file_stays_open_for_calls_in_flight() {
             // Another file that gets the same descriptor number must not get these bytes.
             let other = place.join(format!("other {n}"));
             let next = File::create(&other).await?;
-            annulus::yield_now().await;
+            annulus::task::yield_now().await;
             drop(next);
             assert_eq!(fs::metadata(&other).await?.len(), 0);
         }
@@ -218,11 +218,11 @@ fn shutdown_waits_for_calls_in_flight() {
                 annulus::spawn(async move {
                     loop {
                         _ = clone.write_at(vec![n as u8; 200_000], n * 200_000).await;
-                        annulus::yield_now().await;
+                        annulus::task::yield_now().await;
                     }
                 });
             }
-            annulus::yield_now().await;
+            annulus::task::yield_now().await;
         });
         drop(runtime);
     }

@@ -5,7 +5,7 @@
 use crate::files::mode::Mode;
 use crate::files::place::Place;
 use annulus::fs::OpenOptions;
-use annulus::yield_now;
+use annulus::task::yield_now;
 use annulus_skip::skip;
 use std::fs::File;
 use std::io;

@@ -59,7 +59,7 @@ fn a_lock_dropped_in_flight_is_released() {
         drop(file);
         // The lock attempt in flight keeps the file open until the attempt has finished.
         while descriptors(&path).len() > 1 {
-            annulus::yield_now().await;
+            annulus::task::yield_now().await;
         }
         assert!(!is_locked(&path));
         drop(held);
@@ -79,7 +79,7 @@ fn a_duplicate_of_an_exposed_descriptor_keeps_the_lock() {
         drop(kept);
         // A child that another test is starting has the descriptor until it executes its program.
         while is_locked(&path) {
-            annulus::yield_now().await;
+            annulus::task::yield_now().await;
         }
         Ok(())
     });

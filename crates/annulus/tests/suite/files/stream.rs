@@ -98,7 +98,7 @@ async fn drop_all(place: Place) -> io::Result<()> {
         _ = touch(reader.recv_exact(usize::MAX));
         match touch(reader.recv()).transpose()?.flatten() {
             Some(lease) => got.extend_from_slice(&lease),
-            None => annulus::yield_now().await,
+            None => annulus::task::yield_now().await,
         }
     }
     assert!(got == text);

@@ -119,7 +119,7 @@ fn locks_exclude_other_handles_and_wait() {
         one.lock(Lock::Exclusive).await?;
         assert!(!two.try_lock(Lock::Shared).await?);
         let waits = annulus::spawn(async move { two.lock(Lock::Exclusive).await.map(|()| two) });
-        annulus::yield_now().await;
+        annulus::task::yield_now().await;
         one.unlock().await?;
         let two = waits.await.unwrap()?;
         assert!(!one.try_lock(Lock::Exclusive).await?);

@@ -3,8 +3,9 @@
 
 use annulus::net::{TcpListener, TcpStream};
 use annulus::sim::{Link, Sim, run_on};
+use annulus::task::JoinSet;
 use annulus::time::{Instant, sleep};
-use annulus::{JoinSet, Runtime, spawn};
+use annulus::{Runtime, spawn};
 use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;

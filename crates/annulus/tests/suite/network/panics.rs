@@ -3,9 +3,9 @@
 
 use super::{SECOND, echo};
 use annulus::sim::{Network, Sim, find_failure, run_on};
-use annulus::task::JoinSet;
+use annulus::task::{JoinHandle, JoinSet};
 use annulus::time::sleep;
-use annulus::{JoinHandle, Runtime, spawn};
+use annulus::{Runtime, spawn};
 use annulus_kernel::Kernel;
 use std::future::pending;
 use std::io;

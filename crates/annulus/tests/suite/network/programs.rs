@@ -143,7 +143,7 @@ fn the_time_limit_counts_from_the_start_of_the_run() -> io::Result<()> {
     network.time_limit(SECOND / 100);
     network.client("busy", async {
         loop {
-            annulus::yield_now().await;
+            annulus::task::yield_now().await;
         }
         #[allow(unreachable_code)]
         io::Result::Ok(())

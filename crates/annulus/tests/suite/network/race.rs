@@ -3,8 +3,9 @@
 use super::{SECOND, echo, ping};
 use annulus::net::{ConnectOptions, TcpStream};
 use annulus::sim::Network;
+use annulus::stats;
+use annulus::task::yield_now;
 use annulus::time::{Instant, timeout};
-use annulus::{stats, yield_now};
 use std::future::Future;
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;

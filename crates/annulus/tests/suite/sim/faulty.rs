@@ -4,7 +4,8 @@
 use crate::sim::foreign::{Bomb, Here, waker_of};
 use crate::sim::run::Run;
 use annulus::net::{TcpStream, UdpSocket};
-use annulus::{JoinHandle, spawn};
+use annulus::spawn;
+use annulus::task::JoinHandle;
 use bytes::Bytes;
 use std::cell::Cell;
 use std::future::{Future, pending, poll_fn};

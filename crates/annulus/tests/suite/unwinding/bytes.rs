@@ -4,8 +4,9 @@
 use crate::common::{pair, touch};
 use crate::unwinding::foreign::{Count, Here, PanicsOnDrop};
 use crate::unwinding::mode::{Stage, everywhere, nothing_left, on_rings};
+use annulus::Runtime;
 use annulus::net::{TcpStream, UdpSocket, UnixDatagram};
-use annulus::{Runtime, yield_now};
+use annulus::task::yield_now;
 use bytes::Bytes;
 use std::cell::{Cell, RefCell};
 use std::io;

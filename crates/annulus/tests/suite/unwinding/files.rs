@@ -5,7 +5,7 @@ use crate::common::touch;
 use crate::unwinding::foreign::{Count, PanicsOnDrop, poll_with, waker_of};
 use crate::unwinding::mode::everywhere;
 use annulus::fs::{File, IoBuf, IoBufMut, OpenOptions, Policy};
-use annulus::yield_now;
+use annulus::task::yield_now;
 use std::io;
 use std::pin::pin;
 use std::task::Waker;

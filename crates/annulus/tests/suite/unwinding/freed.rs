@@ -81,7 +81,7 @@ fn a_task_whose_drop_panics_frees_nothing_that_the_kernel_reads() {
             let _fault = PanicsOnDrop::default();
             pending::<()>().await;
         });
-        annulus::yield_now().await;
+        annulus::task::yield_now().await;
     });
 }
 

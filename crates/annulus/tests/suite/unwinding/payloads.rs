@@ -3,7 +3,8 @@
 use crate::common::pair;
 use crate::unwinding::foreign::{Bomb, Count, PanicsOnDrop};
 use crate::unwinding::mode::everywhere;
-use annulus::{spawn, yield_now};
+use annulus::spawn;
+use annulus::task::yield_now;
 use std::future::pending;
 use std::panic::{AssertUnwindSafe, catch_unwind, panic_any, resume_unwind};
 

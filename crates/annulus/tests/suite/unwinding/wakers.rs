@@ -8,8 +8,9 @@ use crate::unwinding::foreign::{
 use crate::unwinding::mode::everywhere;
 use annulus::net::{ConnectionLimit, ListenOptions, TcpListener, TcpStream, UdpSocket};
 use annulus::shards::{Cause, Pinning, Shards, channel};
+use annulus::spawn;
+use annulus::task::yield_now;
 use annulus::time::sleep;
-use annulus::{spawn, yield_now};
 use std::future::{pending, poll_fn};
 use std::io;
 use std::mem::forget;

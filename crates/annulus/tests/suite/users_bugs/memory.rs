@@ -3,8 +3,9 @@
 use crate::common::{half_pair, pair, pattern, receive, run, run_on, touch};
 use crate::users_bugs::{simulate, unkind};
 use annulus::net::{TcpListener, TcpStream};
+use annulus::task::yield_now;
 use annulus::time::sleep;
-use annulus::{Lease, Runtime, spawn, yield_now};
+use annulus::{Lease, Runtime, spawn};
 use std::future::Future;
 use std::hint::black_box;
 use std::io::{Read, Write};

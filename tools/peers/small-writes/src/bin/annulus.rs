@@ -23,7 +23,7 @@ fn main() {
             annulus::spawn(async {
                 loop {
                     work();
-                    annulus::yield_now().await;
+                    annulus::task::yield_now().await;
                 }
             });
         }
