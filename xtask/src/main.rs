@@ -9,6 +9,7 @@ use clap::Parser;
 
 mod advisories;
 mod api;
+mod arena;
 mod book;
 mod callgrind;
 mod compat;
@@ -67,6 +68,8 @@ enum Verb {
     Test,
     /// check format, lints and tests of crates/compat/, with the libraries that it adapts
     Compat,
+    /// check the servers in arena/ by the requests of HttpArena (requires python3)
+    Arena,
     /// test the crates with unsafe code under AddressSanitizer (requires a nightly toolchain)
     Asan,
     /// run unit tests of leases, datagrams, tasks and similar modules under Miri (requires nightly
@@ -134,6 +137,7 @@ fn run(verb: Verb) -> Outcome {
         Verb::Advisories => advisories::all(),
         Verb::Test => verbs::test(),
         Verb::Compat => compat::run(),
+        Verb::Arena => arena::run(),
         Verb::Asan => sanitizers::asan(),
         Verb::Miri => sanitizers::miri(),
         Verb::Fuzz { targets, seconds, keep } => fuzz::run(&targets, seconds, keep),

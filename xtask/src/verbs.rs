@@ -4,8 +4,8 @@ use crate::instructions::InstructionsArgs;
 use crate::part::Part;
 use crate::step::{Outcome, Step, is_ci};
 use crate::{
-    advisories, api, book, compat, features, fuzz, instructions, kernels, package, peers, results,
-    sanitizers, static_program, style,
+    advisories, api, arena, book, compat, features, fuzz, instructions, kernels, package, peers,
+    results, sanitizers, static_program, style,
 };
 
 /// The quick checks that every change must pass.
@@ -31,6 +31,7 @@ pub(crate) const CI_PARTS: &[Part] = &[
         .leaving(&["dist"]),
     Part::required("test", test),
     Part::wanted("compat", compat::run),
+    Part::wanted("arena", arena::run),
     Part::wanted("asan", sanitizers::asan_quick).leaving(&["asan"]),
 ];
 
