@@ -1,6 +1,7 @@
 //! The kept results: `docs/results` has each run as a compressed results file with its pages, and
-//! `docs/results.md` has a table and a picture of the runs in [`RUNS`]. The pages of the runs, the
-//! table, the picture and the total in the README are generated, and must match the results files.
+//! `docs/results.md` has a table and a picture of the runs in [`RUNS`]. The map, which the README and
+//! that page lead with, has one row per workload. The pages of the runs, the table, the pictures and
+//! the sentences of the documents are generated, and must match the results files.
 
 mod picture;
 
@@ -25,14 +26,31 @@ const README: &str = "README.md";
 /// The picture of the cells in the table.
 const PICTURE: &str = "docs/results/overview.svg";
 
+/// The picture of the map.
+const MAP_PICTURE: &str = "docs/results/map.svg";
+
 /// The lines of the page before and after the table.
-const TABLE_BEGIN: &str =
-    "<!-- results: `cargo xtask results --write` writes this table and the picture -->";
-const TABLE_END: &str = "<!-- results end -->";
+const TABLE_MARKERS: [&str; 2] = [
+    "<!-- results: `cargo xtask results --write` writes this table and the picture -->",
+    "<!-- results end -->",
+];
 
 /// The lines of the README before and after the total.
-const TOTAL_BEGIN: &str = "<!-- total: `cargo xtask results --write` writes this sentence -->";
-const TOTAL_END: &str = "<!-- total end -->";
+const TOTAL_MARKERS: [&str; 2] =
+    ["<!-- total: `cargo xtask results --write` writes this sentence -->", "<!-- total end -->"];
+
+/// The lines of the README and of the page before and after the map in words.
+const MAP_MARKERS: [&str; 2] = [
+    "<!-- map: `cargo xtask results --write` writes these sentences and the picture -->",
+    "<!-- map end -->",
+];
+
+/// The page about our drivers, and its lines before and after how they compare.
+const DRIVERS: &str = "docs/guide/drivers.md";
+const DRIVERS_MARKERS: [&str; 2] = [
+    "<!-- drivers: `cargo xtask results --write` writes these sentences -->",
+    "<!-- drivers end -->",
+];
 
 /// The verdicts in the order of the table.
 const VERDICTS: [&str; 5] = ["better", "same", "worse", "undecided", "void"];
@@ -112,10 +130,13 @@ pub(crate) fn run(write: bool) -> Outcome {
     let reports = generate(KEPT_DIRECTORIES[0], "json")?;
     let compared = RUNS.iter().map(|run| Ok((run, comparison(run, &reports)?)));
     let compared = compared.collect::<Result<Vec<_>>>()?;
+    let map = Map::of_kept_runs()?;
     let documents = [
-        (PAGE, page(&compared)?),
-        (README, readme(&compared)?),
+        (PAGE, page(&compared, &map)?),
+        (README, readme(&compared, &map)?),
         (PICTURE, picture::svg(&compared)),
+        (DRIVERS, drivers(&map)?),
+        (MAP_PICTURE, map.picture),
     ];
     for (path, wanted) in documents {
         let file = root().join(path);
@@ -155,20 +176,58 @@ fn compress(directory: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Returns the page with the current table.
-fn page(compared: &[(&Run, Value)]) -> Result<String> {
-    let text = fs::read_to_string(root().join(PAGE))?;
-    let parts = text
-        .split_once(TABLE_BEGIN)
-        .and_then(|(before, rest)| Some((before, rest.split_once(TABLE_END)?.1)));
+/// The map of the kept runs.
+struct Map {
+    /// The picture, as SVG.
+    picture: String,
+    /// The map in words, one sentence per line.
+    sentences: String,
+    /// How our drivers compare, in words.
+    drivers: String,
+}
+
+impl Map {
+    /// Draws the map of the kept runs.
+    fn of_kept_runs() -> Result<Map> {
+        let out = root().join(GENERATED_DIRECTORY).join("map");
+        let kept = KEPT_DIRECTORIES[0];
+        let command = format!("run -q -p annulus-cli -- bench map --from {kept} --out");
+        Step::new("cargo", &command).argument(&out).run()?;
+        let json: Value = serde_json::from_str(&fs::read_to_string(out.join("map.json"))?)?;
+        let sentences = json["sentences"].as_array().context("the map has no sentences")?;
+        let sentences: Vec<&str> = sentences.iter().filter_map(Value::as_str).collect();
+        Ok(Map {
+            picture: fs::read_to_string(out.join("map.svg"))?,
+            sentences: sentences.join("\n"),
+            drivers: json["drivers"]["sentence"].as_str().unwrap_or_default().to_owned(),
+        })
+    }
+}
+
+/// Returns the text with other contents between two markers.
+fn replaced(path: &str, text: &str, [begin, end]: [&str; 2], contents: &str) -> Result<String> {
+    let parts =
+        text.split_once(begin).and_then(|(before, rest)| Some((before, rest.split_once(end)?.1)));
     let (before, after) =
-        parts.with_context(|| format!("{PAGE} lacks the lines {TABLE_BEGIN} and {TABLE_END}"))?;
+        parts.with_context(|| format!("{path} lacks the lines {begin} and {end}"))?;
+    Ok(format!("{before}{begin}\n{contents}\n{end}{after}"))
+}
+
+/// Returns the page with the current table and the map in words.
+fn page(compared: &[(&Run, Value)], map: &Map) -> Result<String> {
+    let text = fs::read_to_string(root().join(PAGE))?;
     let mut table = TABLE_HEAD.to_owned();
     for (run, comparison) in compared {
         table += &row(run, comparison)
             .with_context(|| format!("the run {} compares annulus with nothing", run.0))?;
     }
-    Ok(format!("{before}{TABLE_BEGIN}\n{table}{TABLE_END}{after}"))
+    let text = replaced(PAGE, &text, TABLE_MARKERS, table.trim_end())?;
+    replaced(PAGE, &text, MAP_MARKERS, &map.sentences)
+}
+
+/// Returns the page about our drivers with how they compare.
+fn drivers(map: &Map) -> Result<String> {
+    replaced(DRIVERS, &fs::read_to_string(root().join(DRIVERS))?, DRIVERS_MARKERS, &map.drivers)
 }
 
 /// Reads the lab's comparison from the run's report.
@@ -189,23 +248,19 @@ fn row((run, about): &Run, comparison: &Value) -> Option<String> {
     Some(format!("| [{run}](results/{run}.md) | {about} | {counts} | {} |\n", words.join(" ")))
 }
 
-/// Returns the README with the current total.
-fn readme(compared: &[(&Run, Value)]) -> Result<String> {
+/// Returns the README with the current total and the map in words.
+fn readme(compared: &[(&Run, Value)], map: &Map) -> Result<String> {
     let text = fs::read_to_string(root().join(README))?;
     let all = compared.iter().filter_map(|(_, comparison)| Counts::of(comparison));
     let Counts([better, same, worse, undecided, void]) = Counts::sum(all);
     let cells = better + same + worse + undecided + void;
     let total = format!(
-        "{TOTAL_BEGIN}\nOf {cells} cells in {} runs, annulus is better in {better}, the same in {same} and worse in {worse}; \
-         {undecided} are undecided and {void} void.\n{TOTAL_END}",
+        "Of {cells} cells in {} runs, annulus is better in {better}, the same in {same} and worse in {worse}; \
+         {undecided} are undecided and {void} void.",
         compared.len()
     );
-    let parts = text
-        .split_once(TOTAL_BEGIN)
-        .and_then(|(before, rest)| Some((before, rest.split_once(TOTAL_END)?.1)));
-    let (before, after) =
-        parts.with_context(|| format!("{README} lacks the lines {TOTAL_BEGIN} and {TOTAL_END}"))?;
-    Ok(format!("{before}{total}{after}"))
+    let text = replaced(README, &text, TOTAL_MARKERS, &total)?;
+    replaced(README, &text, MAP_MARKERS, &map.sentences)
 }
 
 #[cfg(test)]
@@ -271,6 +326,31 @@ mod tests {
             "better in {better}, the same in {same} and worse in {worse}; {undecided} are undecided and {void} void."
         );
         assert!(readme.contains(&total), "{README} lacks: {total}");
+    }
+
+    #[test]
+    fn readme_and_page_lead_with_the_same_map() {
+        let between = |text: &str| {
+            let [begin, end] = MAP_MARKERS;
+            let rest = text.split_once(begin).expect("there is no map").1;
+            rest.split_once(end).expect("the map has no end").0.trim().to_owned()
+        };
+        let [page, readme] = [PAGE, README].map(read);
+        assert_eq!(between(&page), between(&readme));
+        assert_eq!(between(&readme).lines().count(), 3);
+        for (text, picture) in [(&page, "(results/map.svg)"), (&readme, "(docs/results/map.svg)")] {
+            let map = text.find(picture).expect("the picture of the map is missing");
+            assert!(text.find("overview.svg").is_none_or(|overview| map < overview));
+        }
+        assert!(read(MAP_PICTURE).starts_with("<svg "));
+    }
+
+    #[test]
+    fn text_between_markers_is_replaced() {
+        let text = replaced("a.md", "x <a> y <b> z", ["<a>", "<b>"], "new").unwrap();
+        assert_eq!(text, "x <a>\nnew\n<b> z");
+        let error = replaced("a.md", "x <a> y", ["<a>", "<b>"], "new").unwrap_err().to_string();
+        assert_eq!(error, "a.md lacks the lines <a> and <b>");
     }
 
     #[test]

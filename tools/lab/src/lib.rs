@@ -31,6 +31,7 @@ pub mod fuzzing;
 pub mod interrupt;
 pub mod listening;
 pub mod lock;
+pub mod map;
 pub mod nop;
 pub mod page;
 pub mod peer;

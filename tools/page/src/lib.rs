@@ -5,6 +5,7 @@
 //! follows the reader's choice of light or dark, and can be read on a phone and in print.
 //! [`Page::markdown`] renders the same without the pictures. Charts ([`IntervalChart`],
 //! [`CurveChart`]) are SVG. Their colours are classes that the page's style sheet defines.
+//! A [`MarkChart`] is an SVG file of its own, for documents.
 //!
 //! ```
 //! use annulus_page::{Axis, Block, IntervalChart, IntervalRow, Page, Section, text};
@@ -34,6 +35,7 @@ mod curve_chart;
 mod figure;
 mod ink;
 mod interval_chart;
+mod mark_chart;
 mod markdown;
 mod page;
 pub mod text;
@@ -43,6 +45,7 @@ pub use curve_chart::{ChartCurve, CurveChart};
 pub use figure::Figure;
 pub use ink::{HEATS, SERIES};
 pub use interval_chart::{IntervalChart, IntervalRow};
+pub use mark_chart::{MarkChart, MarkRow, RowMark, Shape, Tone};
 pub use page::{
     Block, Entry, Link, Matrix, MatrixCell, MatrixRow, Notice, Page, Section, Table, Tile,
 };

@@ -1,14 +1,17 @@
 //! `annulus bench list`: lists all suites and comparisons with their sizes and approximate times.
 
 use super::args::Pins;
+use super::map;
 use super::subject::{self, Options, Subject};
 use crate::duration;
 use crate::output::{self, Target};
 use crate::text::{Listing, table};
 use annulus_lab::describe::{Description, Selection};
+use annulus_lab::map::RowDefinition;
 use anyhow::Result;
 use clap::Args;
 use std::process::ExitCode;
+use std::time::Duration;
 
 const AFTER_HELP: &str = "\
 The time is for a run with the minimum number of rounds, without building the
@@ -17,6 +20,10 @@ contenders (annulus bench build). Some may be missing here; a run lists them.
 Examples:
   annulus bench list
   annulus bench list my/suite.toml";
+
+/// The name and the title of the map, which consists of cells of other comparisons.
+const MAP_NAME: &str = "map";
+const MAP_TITLE: &str = "what each workload gains: cells of the others, in one picture";
 
 /// List suites and comparisons, with their sizes and times
 #[derive(Args, Debug)]
@@ -30,23 +37,30 @@ pub(super) struct ListArgs {
     json: Option<Target>,
 }
 
-/// An entry of the list: the subject with default and with quick options.
+/// An entry of the list.
 struct ListEntry {
     word: String,
-    usual: Subject,
-    quick: Subject,
+    title: Option<String>,
+    kind: String,
+    cells: usize,
+    contenders: usize,
+    time: Duration,
+    quick: Duration,
 }
 
 pub(super) fn run(args: &ListArgs) -> Result<ExitCode> {
     let all = || Description::names().map(str::to_owned).collect();
     let names = if args.names.is_empty() { all() } else { args.names.clone() };
-    let listed = names.into_iter().map(listed).collect::<Result<Vec<ListEntry>>>()?;
+    let mut listed = names.into_iter().map(listed).collect::<Result<Vec<ListEntry>>>()?;
+    if args.names.is_empty() {
+        listed.push(listed_map()?);
+    }
     let titles = ["", "kind", "cells", "contenders", "time", "quick"].map(String::from).to_vec();
     let rows: Vec<Vec<String>> = [titles].into_iter().chain(listed.iter().map(row)).collect();
     let mut text = table(2, &rows);
     let mut titles = Listing::new();
     for one in &listed {
-        if let Some(title) = &one.usual.setup.shown.title {
+        if let Some(title) = &one.title {
             titles.row(&one.word, title);
         }
     }
@@ -56,33 +70,58 @@ pub(super) fn run(args: &ListArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn as_json(ListEntry { word, usual, quick }: &ListEntry) -> serde_json::Value {
+fn as_json(entry: &ListEntry) -> serde_json::Value {
     serde_json::json!({
-        "name": word,
-        "title": usual.setup.shown.title,
-        "kind": usual.kind(),
-        "cells": usual.setup.loads.len(),
-        "contenders": usual.setup.contenders.len(),
-        "seconds": usual.setup.cost().as_secs_f64().round(),
-        "quick_seconds": quick.setup.cost().as_secs_f64().round(),
+        "name": entry.word,
+        "title": entry.title,
+        "kind": entry.kind,
+        "cells": entry.cells,
+        "contenders": entry.contenders,
+        "seconds": entry.time.as_secs_f64().round(),
+        "quick_seconds": entry.quick.as_secs_f64().round(),
     })
 }
 
-fn listed(word: String) -> Result<ListEntry> {
-    let subject = |quick| {
-        let cores = Pins::default().choose()?;
-        let (precision, only) = (None, Selection::default());
-        subject::named(&word, &Options { quick, rounds: None, seed: 1, cores, precision, only })
-    };
-    let (usual, quick) = (subject(false)?, subject(true)?);
-    Ok(ListEntry { word, usual, quick })
+fn options(quick: bool) -> Result<Options> {
+    let cores = Pins::default().choose()?;
+    let (precision, only) = (None, Selection::default());
+    Ok(Options { quick, rounds: None, seed: 1, cores, precision, only })
 }
 
-fn row(ListEntry { word, usual, quick }: &ListEntry) -> Vec<String> {
-    let cost = |subject: &Subject| duration::shown(subject.setup.cost());
-    let (cells, contenders) = (usual.setup.loads.len(), usual.setup.contenders.len());
-    let (cells, contenders) = (cells.to_string(), contenders.to_string());
-    vec![word.clone(), usual.kind(), cells, contenders, cost(usual), cost(quick)]
+fn listed(word: String) -> Result<ListEntry> {
+    let subject = |quick| subject::named(&word, &options(quick)?);
+    let (usual, quick) = (subject(false)?, subject(true)?);
+    Ok(ListEntry {
+        title: usual.setup.shown.title.clone(),
+        kind: usual.kind(),
+        cells: usual.setup.loads.len(),
+        contenders: usual.setup.contenders.len(),
+        time: usual.setup.cost(),
+        quick: quick.setup.cost(),
+        word,
+    })
+}
+
+fn listed_map() -> Result<ListEntry> {
+    let rows = RowDefinition::all();
+    let subjects = |quick| map::subjects(&rows, &options(quick)?);
+    let cost = |subjects: &[Subject]| subjects.iter().map(|one| one.setup.cost()).sum();
+    let (usual, quick) = (subjects(false)?, subjects(true)?);
+    Ok(ListEntry {
+        word: MAP_NAME.to_owned(),
+        title: Some(MAP_TITLE.to_owned()),
+        kind: "map".to_owned(),
+        cells: usual.iter().map(|one| one.setup.loads.len()).sum(),
+        contenders: usual.iter().map(|one| one.setup.contenders.len()).max().unwrap_or(0),
+        time: cost(&usual),
+        quick: cost(&quick),
+    })
+}
+
+fn row(entry: &ListEntry) -> Vec<String> {
+    let [cells, contenders] = [entry.cells, entry.contenders].map(|count| count.to_string());
+    let [time, quick] = [entry.time, entry.quick].map(duration::shown);
+    vec![entry.word.clone(), entry.kind.clone(), cells, contenders, time, quick]
 }
 
 impl Subject {

@@ -161,10 +161,7 @@ pub(super) fn run(args: RunArgs) -> Result<ExitCode> {
     page::write_beside(&directory)?;
     output::deliver(json, &output.reports, None)?;
     if lock.is_stopped() {
-        note(format_args!(
-            "annulus: to resume, run the same command with --out {}",
-            directory.display()
-        ));
+        note_resuming(&directory);
         return Ok(lock.status());
     }
     if !failed.is_empty() {
@@ -215,6 +212,32 @@ pub(super) fn measure_one(
         None if is_compared && !done.is_decided => Ok(ExitCode::from(UNDECIDED_STATUS)),
         None => Ok(ExitCode::SUCCESS),
     }
+}
+
+/// Measures the comparisons of which `name` consists, without printing their reports. Returns the
+/// directory with the results, and the exit status if not everything was measured.
+pub(super) fn measure_rows(
+    subjects: Vec<Subject>,
+    out: Option<PathBuf>,
+    name: &str,
+) -> Result<(PathBuf, Option<ExitCode>)> {
+    let directory = out.unwrap_or_else(|| new_directory(name));
+    let lock = RunLock::take()?;
+    let mut output = Output { prints_text: false, is_verbose: false, reports: Vec::new() };
+    let mut failed = Vec::new();
+    measure_all((subjects, &mut output), &directory, &lock, &mut failed)?;
+    page::write_beside(&directory)?;
+    if lock.is_stopped() {
+        note_resuming(&directory);
+        return Ok((directory, Some(lock.status())));
+    }
+    note(format_args!("annulus: the results are in {}", directory.display()));
+    Ok((directory, (!failed.is_empty()).then_some(ExitCode::FAILURE)))
+}
+
+fn note_resuming(directory: &Path) {
+    let directory = directory.display();
+    note(format_args!("annulus: to resume, run the same command with --out {directory}"));
 }
 
 /// Prints why a comparison failed, and returns its name for the list of failed ones.
@@ -372,11 +395,16 @@ impl RunArgs {
             Some(servers) => vec![servers.name.clone()],
             None => self.names.iter().filter_map(stem).collect(),
         };
-        let date = jiff::Timestamp::now().strftime("%F");
-        let first = format!("{date}-{}", names.join("+").replace(':', "-"));
-        let others = (2..).map(|number| format!("{first}-{number}"));
-        let mut all = [first.clone()].into_iter().chain(others);
-        let free = all.find(|name| !Path::new(RESULTS_PARENT).join(name).exists());
-        Path::new(RESULTS_PARENT).join(free.unwrap_or(first))
+        new_directory(&names.join("+").replace(':', "-"))
     }
+}
+
+/// Returns the path of a directory for results that does not exist yet.
+fn new_directory(name: &str) -> PathBuf {
+    let date = jiff::Timestamp::now().strftime("%F");
+    let first = format!("{date}-{name}");
+    let others = (2..).map(|number| format!("{first}-{number}"));
+    let mut all = [first.clone()].into_iter().chain(others);
+    let free = all.find(|name| !Path::new(RESULTS_PARENT).join(name).exists());
+    Path::new(RESULTS_PARENT).join(free.unwrap_or(first))
 }

@@ -5,6 +5,7 @@ mod build;
 mod compare;
 mod echo;
 mod list;
+mod map;
 mod measure;
 mod page;
 mod results;
@@ -33,6 +34,7 @@ pub(crate) struct BenchArgs {
 #[derive(Debug, Subcommand)]
 enum Verb {
     Echo(Box<echo::EchoArgs>),
+    Map(map::MapArgs),
     List(list::ListArgs),
     Build(build::BuildArgs),
     Compare(compare::CompareArgs),
@@ -44,6 +46,7 @@ pub(crate) fn run(args: BenchArgs) -> Result<ExitCode> {
     match args.verb {
         None => measure::run(args.run),
         Some(Verb::Echo(args)) => echo::run(*args),
+        Some(Verb::Map(args)) => map::run(args),
         Some(Verb::List(args)) => list::run(&args),
         Some(Verb::Build(args)) => build::run(&args),
         Some(Verb::Compare(args)) => compare::run(args),

@@ -2,7 +2,10 @@
 
 use super::sweep::sweep_text;
 use crate::text::{table, wrapped};
-use annulus_lab::bench::{Bench, Cell, Column, Layout, Metric, NOT_MEASURED, Report, Role, Row};
+use annulus_lab::bench::{
+    Arrivals, Bench, Cell, Column, Layout, Metric, NOT_MEASURED, Report, Role, Row, grouped,
+    range_names,
+};
 use annulus_lab::environment::Environment;
 use annulus_load::stats::{Interval, Ratio};
 
@@ -25,7 +28,13 @@ pub(crate) fn report_text(report: &Report, is_verbose: bool) -> String {
             [answer, blank.into(), ratios, noise(report), run(report), warnings(report)].concat()
         }
         None => {
-            let tables = [heading(report), tables(report), memory(report), warnings(report)];
+            let tables = [
+                heading(report),
+                tables(report),
+                memory(report),
+                arrivals(report),
+                warnings(report),
+            ];
             [answer, blank.into(), tables.concat()].concat()
         }
     }
@@ -224,6 +233,22 @@ fn memory(report: &Report) -> String {
     for footprint in &report.memory {
         lines.push([footprint.contender.clone()].into_iter().chain(footprint.shown()).collect());
     }
+    format!("\n{}", table(1, &lines))
+}
+
+/// Formats how many requests left the load together, if the load counted it.
+fn arrivals(report: &Report) -> String {
+    if report.arrivals.is_empty() {
+        return String::new();
+    }
+    let titles =
+        ["% of requests that arrived together".to_owned()].into_iter().chain(range_names());
+    let line = |found: &Arrivals| {
+        let shares = found.shares.map(|share| grouped(100.0 * share, 1));
+        [found.cell.to_string()].into_iter().chain(shares).collect()
+    };
+    let lines: Vec<Vec<String>> =
+        [titles.collect()].into_iter().chain(report.arrivals.iter().map(line)).collect();
     format!("\n{}", table(1, &lines))
 }
 

@@ -7,8 +7,9 @@ use crate::usage::{UsageError, only_with};
 use annulus_lab::bench::{Plan, Precision, Rounds, Sweep, SweepLimit};
 use annulus_lab::describe::{Comparison, Contender, Load, Loads, Placement, Setup};
 use annulus_load::stats::DEFAULT_MARGIN;
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
+use std::fs;
 use std::time::Duration;
 
 /// The default minimum and maximum number of rounds. Rounds are added until half the width of the
@@ -53,6 +54,11 @@ pub(super) struct ServerArgs {
     /// latencies are mean, p50, p99 and p99.9
     #[arg(long, value_name = "LATENCY<TIME")]
     limit: Option<String>,
+    /// Measure each server on each of these numbers of cores: in its command, {cores} is the number,
+    /// and {cpus} is that many CPUs of the machine, such as 0,1,2. Implies --share-cores
+    #[arg(long, value_name = "COUNT,…", value_delimiter = ',',
+          value_parser = clap::value_parser!(u64).range(1..))]
+    cores: Vec<u64>,
     /// The names of the servers, in order [default: the names of the programs]
     #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
     name: Vec<String>,
@@ -97,6 +103,7 @@ impl ServerArgs {
             ("--pipeline", self.pipeline.is_some()),
             ("--rate", self.rate.is_some()),
             ("--sweep", self.sweep),
+            ("--cores", !self.cores.is_empty()),
             ("--name", !self.name.is_empty()),
             ("--port", !self.port.is_empty()),
             ("--ready", !self.ready.is_empty()),
@@ -128,7 +135,11 @@ impl ServerArgs {
             let swept = loads.iter().map(Load::sweep).collect::<Result<Vec<_>>>();
             loads = swept.map_err(usage)?.concat();
         }
-        let placement = if self.share_cores { Placement::Shared } else { Placement::Apart };
+        let placement = if self.share_cores || !self.cores.is_empty() {
+            Placement::Shared
+        } else {
+            Placement::Apart
+        };
         let names: Vec<&str> = contenders.iter().map(|one| one.name.as_str()).collect();
         let name = as_file_name(&names.join("+"));
         let comparison = Comparison::of(&name, contenders, loads, placement)?;
@@ -143,8 +154,13 @@ impl ServerArgs {
     }
 
     fn contenders(&self, servers: &[String]) -> Result<Vec<Contender>> {
-        let contenders = servers.iter().map(|text| Contender::of_text(text));
-        let mut contenders = contenders.collect::<Result<Vec<_>>>()?;
+        let mut contenders = match self.cores.is_empty() {
+            true => {
+                let contenders = servers.iter().map(|text| Contender::of_text(text));
+                contenders.collect::<Result<Vec<_>>>()?
+            }
+            false => on_cores(servers, &self.cores, online_cpus())?,
+        };
         numbered(contenders.iter_mut().map(|one| &mut one.name));
         if !self.name.is_empty() {
             check_count("--name", self.name.len(), contenders.len(), "servers")?;
@@ -215,6 +231,40 @@ pub(super) fn comparison_setup(comparison: Comparison, time: Duration, options: 
     comparison.setup(plan, time, options.cores, peers())
 }
 
+/// Returns each server on each number of cores, named by that number.
+fn on_cores(servers: &[String], counts: &[u64], available: Option<u64>) -> Result<Vec<Contender>> {
+    let mut contenders = Vec::new();
+    for server in servers {
+        ensure!(
+            ["{cores}", "{cpus}"].iter().any(|word| server.contains(word)),
+            "'{server}' has neither {{cores}} nor {{cpus}}, so it would be the same on all of them: write for example \
+             'taskset -c {{cpus}} my-server {{port}}'"
+        );
+        for &count in counts {
+            if let Some(available) = available.filter(|available| count > *available) {
+                bail!("--cores {count}: this machine has {available} CPUs: leave it out");
+            }
+            let cpus = (0..count).map(|cpu| cpu.to_string()).collect::<Vec<_>>().join(",");
+            let text = server.replace("{cores}", &count.to_string()).replace("{cpus}", &cpus);
+            let mut contender = Contender::of_text(&text)?;
+            let cores = if count == 1 { "1 core".into() } else { format!("{count} cores") };
+            contender.name = match servers.len() {
+                1 => cores,
+                _ => format!("{} on {cores}", contender.name),
+            };
+            contenders.push(contender);
+        }
+    }
+    Ok(contenders)
+}
+
+/// Returns the number of CPUs of the machine, also of those that this process may not use.
+fn online_cpus() -> Option<u64> {
+    let online = fs::read_to_string("/sys/devices/system/cpu/online").ok()?;
+    let last = online.trim().rsplit([',', '-']).next()?.parse::<u64>().ok()?;
+    Some(last + 1)
+}
+
 fn check_count(option: &str, given: usize, wanted: usize, what: &str) -> Result<(), UsageError> {
     let error = || {
         UsageError(format!(
@@ -240,4 +290,28 @@ fn numbered<'a>(names: impl Iterator<Item = &'a mut String>) {
 fn as_file_name(text: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_' | '+');
     text.chars().map(|c| if is_plain(c) { c } else { '-' }).take(100).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(servers: &[&str], counts: &[u64]) -> Result<Vec<String>> {
+        let servers: Vec<String> = servers.iter().map(|text| (*text).to_owned()).collect();
+        let contenders = on_cores(&servers, counts, Some(8))?;
+        Ok(contenders.into_iter().map(|one| one.name).collect())
+    }
+
+    #[test]
+    fn each_server_is_measured_on_each_number_of_cores() {
+        let one = "taskset -c {cpus} server --workers {cores} --port {port}";
+        assert_eq!(names(&[one], &[1, 2, 8]).unwrap(), ["1 core", "2 cores", "8 cores"]);
+        let two = names(&["a {port} {cores}", "b {port} {cores}"], &[1, 2]).unwrap();
+        assert_eq!(two, ["a on 1 core", "a on 2 cores", "b on 1 core", "b on 2 cores"]);
+        let error = names(&["server {port}"], &[1]).unwrap_err().to_string();
+        assert!(error.starts_with("'server {port}' has neither {cores} nor {cpus}"), "{error}");
+        let error = names(&["server {port} {cores}"], &[9]).unwrap_err().to_string();
+        assert_eq!(error, "--cores 9: this machine has 8 CPUs: leave it out");
+        assert!(online_cpus().is_some_and(|count| count > 0));
+    }
 }

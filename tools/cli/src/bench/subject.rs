@@ -58,7 +58,9 @@ pub(super) fn named(word: &str, options: &Options) -> Result<Subject> {
     let (mut setup, suite) = match described {
         Description::Suite(suite) => {
             let mut run = suite::SuiteRun::new(&name, suite, options.suite_plan());
-            let setup = run.setup(catalogue()).with_context(|| format!("suite {name}"))?;
+            let mut setup = run.setup(catalogue()).with_context(|| format!("suite {name}"))?;
+            setup.select(&options.only)?;
+            run.shorten(&mut setup);
             (setup, Some(run))
         }
         Description::Comparison(comparison) => {
@@ -102,10 +104,11 @@ impl Options {
     /// Applies the quick cells, the selection, the rounds and the precision. `has_rounds` is true
     /// for a suite, whose rounds are already set.
     fn adjust(&self, setup: &mut Setup, has_rounds: bool) -> Result<()> {
+        setup.select(&self.only)?;
+        // A cell that was selected is measured even if a quick run would leave it out.
         if self.quick && setup.loads.iter().any(|load| load.is_quick) {
             setup.loads.retain(|load| load.is_quick);
         }
-        setup.select(&self.only)?;
         let needed = rounds_for(shared_miss(setup.loads.len())) as u64;
         let needed = if setup.sweep.is_some() { QUICK_SWEEP_ROUNDS } else { needed };
         let quick = self.quick.then_some(needed);

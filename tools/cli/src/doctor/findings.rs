@@ -68,6 +68,10 @@ impl Findings {
 const BUSY_POLLING_ADVICE: &str = "busy polling (echo --busy-poll 50): for a few clients that each wait for a reply, if \
     latency is worth a core; it stops by itself if it does not pay off";
 
+/// Why `auto` never prefers epoll.
+const EPOLL_ADVICE: &str = "epoll (ANNULUS_DRIVER=epoll): auto takes it only if io_uring does not work, because no \
+    kept measurement shows that it takes less CPU time; annulus bench map compares both here";
+
 impl Driver {
     /// Returns the driver that `auto` chooses.
     fn choose() -> Driver {
@@ -77,12 +81,12 @@ impl Driver {
         }
     }
 
-    /// Returns advice for this driver. Busy polling requires io_uring.
+    /// Returns advice for this driver. All of it is about io_uring.
     fn advice(&self) -> Vec<String> {
         if self.kind != DriverKind::Uring.to_string() {
             return Vec::new();
         }
-        vec![BUSY_POLLING_ADVICE.into()]
+        vec![BUSY_POLLING_ADVICE.into(), EPOLL_ADVICE.into()]
     }
 
     pub(super) fn works(&self) -> bool {

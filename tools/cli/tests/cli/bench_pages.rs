@@ -310,3 +310,33 @@ fn taken_port_and_missing_directory_are_named() {
         .fails_with(1, &[&port, "another port", "--port"]);
     annulus(["bench", "serve", "/nowhere"]).fails_with(1, &["cannot read /nowhere"]);
 }
+
+/// The map of the kept results, and of a directory without any.
+#[test]
+fn map_draws_kept_results_without_measuring() {
+    let directory = directory("lab-map");
+    let kept = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/results");
+    let arguments = ["bench", "map", "--from"].map(Path::new);
+    let run = |from: &Path, more: &[&Path]| {
+        annulus(arguments.iter().copied().chain([from]).chain(more.iter().copied()))
+    };
+    let drawn = run(&kept, &[Path::new("--out"), &directory]);
+    assert_eq!(drawn.code, Some(0), "{drawn:?}");
+    assert!(drawn.stdout.starts_with("annulus needs "), "{drawn:?}");
+    assert!(drawn.stdout.lines().all(|line| line.chars().count() <= 80), "{}", drawn.stdout);
+    for part in ["static files", "\necho ", "÷ tokio", "monoio", "Linux "] {
+        assert!(drawn.stdout.contains(part), "{part} is not in {}", drawn.stdout);
+    }
+    let picture = fs::read_to_string(directory.join("map.svg")).unwrap();
+    assert!(picture.starts_with("<svg xmlns") && picture.contains("static files"), "{picture}");
+    let json: serde_json::Value =
+        serde_json::from_str(&fs::read_to_string(directory.join("map.json")).unwrap()).unwrap();
+    assert_eq!((&json["format"], &json["version"]), (&"annulus-lab-map".into(), &1.into()));
+    let row = json["rows"].as_array().unwrap().iter().find(|row| row["run"] == "files").unwrap();
+    assert!(row["marks"][0]["cost"]["median"].as_f64().unwrap() < 1.0, "{row}");
+    let rows = ["--rows", "nothing"].map(Path::new);
+    run(&kept, &rows).fails_with(2, &["unknown workload 'nothing': the map has static files"]);
+    let empty = directory.join("empty");
+    fs::create_dir(&empty).unwrap();
+    run(&empty, &[]).fails_with(1, &["has no results of a row of the map", "no results"]);
+}

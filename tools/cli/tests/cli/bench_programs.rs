@@ -216,3 +216,35 @@ fn comparison_without_its_client_is_an_error() {
     let expected = "no load is left: load h2 is left out: h2load is not installed: apt-get install nghttp2-client";
     assert!(finished.stderr.contains(expected), "{finished:?}");
 }
+
+#[test]
+fn map_measures_its_rows_and_resumes() {
+    let installation = FakeInstallation::new("map");
+    let run = || {
+        let mut bench = Command::new(ANNULUS);
+        bench.args(["bench", "map", "--quick", "--rounds", "2", "--out", "out"]);
+        bench.args(["--rows", "HTTP with hyper,static files"]);
+        bench.current_dir(&installation.0).env("PATH", installation.0.join("installed")).own_lock();
+        finish(&mut bench)
+    };
+    let first = run();
+    assert_eq!(first.code, Some(0), "{first:?}");
+    assert!(first.stdout.starts_with("No row has enough rounds for a verdict.\n"), "{first:?}");
+    // Without tokio's file server, that row cannot be compared.
+    let missing = "! static files, 4 KiB, 50 (files): the run has no contender tokio";
+    assert!(first.stdout.contains(missing), "{first:?}");
+    assert!(first.stdout.contains("HTTP with hyper"), "{first:?}");
+    let json = |name: &str| installation.report(name);
+    let row = &json("map")["rows"][0];
+    assert_eq!((&row["run"], &row["against"]), (&"http".into(), &"tokio".into()), "{row}");
+    let http = json("http");
+    let names = http["settings"]["contenders"].as_array().unwrap();
+    let names: Vec<&str> = names.iter().map(|one| one["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["tokio", "uring", "epoll"], "only our drivers and tokio");
+    assert_eq!(http["settings"]["cells"].as_array().unwrap().len(), 1);
+    let picture = fs::read_to_string(installation.0.join("out/map.svg")).unwrap();
+    assert!(picture.contains("HTTP with hyper"), "{picture}");
+    let second = run();
+    assert_eq!((second.code, &second.stdout), (Some(0), &first.stdout), "{second:?}");
+    assert!(second.stderr.contains("http.jsonl is finished"), "{second:?}");
+}

@@ -28,6 +28,9 @@ fn text_and_json_agree() {
         page.stdout
             .contains(&format!("driver       {}: ", json["driver"]["kind"].as_str().unwrap()))
     );
+    // What `auto` chose is followed by why it does not prefer the other driver.
+    let is_uring = json["driver"]["kind"] == "uring";
+    assert_eq!(page.stdout.contains("ANNULUS_DRIVER=epoll"), is_uring, "{}", page.stdout);
     for feature in json["io_uring"]["features"].as_array().unwrap() {
         assert!(page.stdout.contains(feature["name"].as_str().unwrap()), "{feature}");
     }

@@ -4,6 +4,7 @@
 //! measured depends on the bench and is hidden behind [`Measure`]. The order of the slices, ratios
 //! with intervals, verdicts, warnings and the report are common to all benches.
 
+mod arrivals;
 mod cell;
 mod column;
 mod contenders;
@@ -35,6 +36,8 @@ use crate::environment::Environment;
 use crate::proc::Memory;
 use crate::scratch::Scratch;
 
+pub(crate) use arrivals::together;
+pub use arrivals::{Arrivals, GROUP_SIZES, range_names};
 pub use cell::{Cell, Value};
 pub use column::{Column, Figure};
 pub use contenders::Contenders;

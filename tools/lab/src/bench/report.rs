@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::Bench;
+use super::arrivals::Arrivals;
 use super::cell::Cell;
 use super::column::{Column, Figure};
 use super::envelope::Envelope;
@@ -43,6 +44,9 @@ pub struct Report {
     pub verdicts: Vec<CellVerdict>,
     /// The envelope of each compared metric, the primary one first; empty with a single contender.
     pub envelopes: Vec<Envelope>,
+    /// How requests arrived in each cell; empty if the load did not count it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub arrivals: Vec<Arrivals>,
     /// The verdict on the whole run.
     pub summary: Summary,
     /// The curves; `None` unless the run is a sweep over rates.
@@ -77,6 +81,7 @@ impl Report {
             controls,
             memory: Vec::new(),
             comparisons: comparisons(bench, record),
+            arrivals: Arrivals::all(bench, record),
             summary: Summary::new(bench, record, &verdicts),
             envelopes: Envelope::all(bench, record),
             verdicts,

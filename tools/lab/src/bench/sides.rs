@@ -62,6 +62,15 @@ impl Sides {
         }
     }
 
+    /// Returns the sides with these contenders, or `None` if one of them is not measured.
+    pub(super) fn named(bench: &Bench, ours: &[&str], rival: &str) -> Option<Sides> {
+        let index = |name: &str| bench.contenders.specs.iter().position(|one| one.name == name);
+        let indices = ours.iter().map(|name| index(name)).collect::<Option<Vec<usize>>>()?;
+        let first = *ours.first()?;
+        let name = if ours.iter().all(|name| is_own(name)) { OWN_NAME } else { first };
+        Some(Sides { ours: indices, rivals: vec![index(rival)?], name: name.to_owned() })
+    }
+
     /// Returns true if annulus competes with other programs.
     pub(super) fn is_own(&self) -> bool {
         self.name == OWN_NAME

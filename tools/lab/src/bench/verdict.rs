@@ -36,6 +36,20 @@ impl CellVerdict {
         CellVerdict::between(&Sides::of(bench), bench, record, cell)
     }
 
+    /// Returns the verdict on the best of some contenders against one rival in a cell, by the rule
+    /// that decides all verdicts. Returns `None` if one of them is not measured, or the bench has no
+    /// control or no primary metric.
+    pub fn named(
+        bench: &Bench,
+        record: &Record,
+        cell: usize,
+        contenders: &[&str],
+        rival: &str,
+    ) -> Option<CellVerdict> {
+        let sides = Sides::named(bench, contenders, rival)?;
+        CellVerdict::between(&sides, bench, record, cell)
+    }
+
     /// Returns the verdict on one cell for these sides.
     pub(super) fn between(
         sides: &Sides,

@@ -3,7 +3,7 @@
 use annulus_load::recording::{Latencies, Recording, WorkloadKind};
 use annulus_load::{Observer, Plan, Streams, Workload};
 
-use crate::bench::{CLIENT_CPU_SHARE, RECEIVED_KEY, REFUSED_KEY, Sample};
+use crate::bench::{CLIENT_CPU_SHARE, RECEIVED_KEY, REFUSED_KEY, Sample, together};
 
 pub(super) fn run(plan: &Plan, observer: &mut dyn Observer) -> Result<Sample, String> {
     let recording = annulus_load::run(plan, observer).map_err(|error| error.to_string())?;
@@ -48,6 +48,7 @@ fn sample(recording: &Recording, plan: &Plan) -> Option<Sample> {
         sample.set("p99_9_us", at(&total.response, 0.999));
         sample.set("service_p99_9_us", at(&total.service, 0.999));
     }
+    together(total.together.buckets()).for_each(|(key, number)| sample.set(key, number));
     if let Some(datagrams) = total.datagrams {
         sample.set("lost", datagrams.lost as f64);
     }

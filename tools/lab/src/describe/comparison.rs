@@ -33,7 +33,7 @@ const CLIENT_OVERHEAD: Duration = Duration::from_millis(80);
 
 /// The files that come with the lab, by name: published tables, and comparisons with other
 /// programs.
-const CATALOGUE: [(&str, &str); 22] = [
+const CATALOGUE: [(&str, &str); 24] = [
     ("bench-echo", include_str!("../../catalogue/bench-echo.toml")),
     ("fibers", include_str!("../../catalogue/fibers.toml")),
     ("file", include_str!("../../catalogue/file.toml")),
@@ -54,6 +54,8 @@ const CATALOGUE: [(&str, &str); 22] = [
     ("overload", include_str!("../../catalogue/overload.toml")),
     ("reads", include_str!("../../catalogue/reads.toml")),
     ("kv", include_str!("../../catalogue/kv.toml")),
+    ("arrival", include_str!("../../catalogue/arrival.toml")),
+    ("kv-arrival", include_str!("../../catalogue/kv-arrival.toml")),
     ("clients", include_str!("../../catalogue/clients.toml")),
     ("clients-h2", include_str!("../../catalogue/clients-h2.toml")),
 ];
@@ -488,6 +490,8 @@ mod tests {
             ("overload", 7, 4, "haproxy"),
             ("reads", 10, 9, "tokio"),
             ("kv", 5, 8, "tokio"),
+            ("arrival", 6, 6, "tokio"),
+            ("kv-arrival", 5, 6, "tokio"),
             ("clients", 4, 8, "annulus"),
             ("clients-h2", 2, 6, "annulus"),
         ];

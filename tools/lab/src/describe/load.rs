@@ -315,7 +315,7 @@ impl Loads {
                 let known = [&LOAD_PLACEHOLDERS[..], &COMMAND_PLACEHOLDERS].concat();
                 placeholders::check(&words, &known)?;
                 placeholders::check(&before, &known)?;
-                let parser = Parser::choose(&words[0], &self.parse)?;
+                let parser = Parser::of_command(&words, &self.parse)?;
                 let has_requests = has(&words, "requests") || !parser.needs_requests();
                 ensure!(
                     has_requests,
@@ -387,7 +387,7 @@ impl Client {
         let known =
             [&LOAD_PLACEHOLDERS[..], &COMMAND_PLACEHOLDERS, &[LOAD_NAME_PLACEHOLDER]].concat();
         placeholders::check(&words, &known)?;
-        let parser = Parser::choose(&words[0], parse)?;
+        let parser = Parser::of_command(&words, parse)?;
         Ok(Client::Command { words, before: Vec::new(), parser })
     }
 

@@ -76,7 +76,29 @@ const TIME_UNITS: [(&str, f64); 8] = [
     ("m", 6e7),
 ];
 
+/// The program that runs a client on another host.
+const REMOTE_SHELL: &str = "ssh";
+
+/// Returns the name of a program without its directories.
+fn base_name(program: &str) -> &str {
+    program.rsplit('/').next().unwrap_or(program)
+}
+
 impl Parser {
+    /// Returns the parser for the output of a command line, like [`choose`](Parser::choose). The
+    /// output of `ssh HOST CLIENT` is that of the client.
+    pub(crate) fn of_command(words: &[String], parse: &[String]) -> Result<Parser> {
+        let is_known =
+            |word: &&String| KNOWN_CLIENTS.iter().any(|(known, _)| *known == base_name(word));
+        let first = words.first().map_or("", String::as_str);
+        let remote = words.iter().skip(1).find(is_known);
+        let program = match base_name(first) == REMOTE_SHELL {
+            true => remote.map_or(first, String::as_str),
+            false => first,
+        };
+        Parser::choose(program, parse)
+    }
+
     /// Returns the parser for the output of a program: the given expressions, each
     /// `KEY=EXPRESSION`, or without them the built-in ones.
     ///
@@ -84,7 +106,7 @@ impl Parser {
     /// If the program is unknown, an expression is invalid, or none is for the rate or the
     /// requests.
     pub(crate) fn choose(program: &str, parse: &[String]) -> Result<Parser> {
-        let name = program.rsplit('/').next().unwrap_or(program);
+        let name = base_name(program);
         let patterns = |all: &mut dyn Iterator<Item = &str>, are_required| {
             let patterns = all.map(Pattern::parse).collect::<Result<Vec<_>>>()?;
             let has = |number| patterns.iter().any(|pattern| pattern.number == number);
@@ -323,6 +345,19 @@ mod tests {
             let found = sample.get(name).unwrap_or_else(|| panic!("no {name} in {sample:?}"));
             assert!((found / number - 1.0).abs() < 1e-6 || found == *number, "{name}: {found}");
         }
+    }
+
+    #[test]
+    fn the_client_of_a_remote_shell_is_found_in_its_command() {
+        let parser = |line: &str| {
+            let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
+            Parser::of_command(&words, &[]).map(|parser| format!("{parser:?}"))
+        };
+        let wrk = parser("wrk -c1 http://a:1/").expect("wrk has no parser");
+        let remote = parser("ssh -p 22 load1 /usr/bin/wrk -c1 http://a:1/");
+        assert_eq!(remote.expect("the client was not found"), wrk);
+        let error = parser("ssh load1 other http://a:1/").expect_err("an unknown client");
+        assert!(error.to_string().contains("the output format of ssh is unknown"), "{error}");
     }
 
     #[test]

@@ -218,7 +218,8 @@ impl Selection {
         self.contenders.is_empty() || self.contenders.iter().any(|pattern| matches(pattern, name))
     }
 
-    fn has_cell(&self, cell: &Cell) -> bool {
+    /// Returns true if the cell is selected.
+    pub(crate) fn has_cell(&self, cell: &Cell) -> bool {
         let (name, values) = (cell.to_string(), cell.job().replace(' ', "x"));
         let is = |pattern: &String| matches(pattern, &name) || matches(pattern, &values);
         self.cells.is_empty() || self.cells.iter().any(is)

@@ -155,6 +155,7 @@ impl Document<'_> {
         let chart = charts::ratios(self.report).map(Block::Figure);
         let curves = charts::curves(self.report).into_iter().map(Block::Figure).collect();
         let memory = tables::memory(self.report).map(Block::Matrix);
+        let arrivals = tables::arrivals(self.report).map(Block::Matrix);
         let mut sections = vec![
             Section::new("Latency against rate", curves),
             Section::new("Ratios", blocks(chart)),
@@ -163,6 +164,7 @@ impl Document<'_> {
             Section::new("Distance from the best", self.distances()).folded(),
             Section::new("Figures", vec![Block::Matrix(tables::all(self.report))]).folded(),
             Section::new("Memory", blocks(memory)).folded(),
+            Section::new("Arrivals", blocks(arrivals)).folded(),
             Section::new("Missing here", self.missing()).folded(),
             Section::new("Commands", self.commands()).folded(),
             Section::new("Host", self.host()).folded(),

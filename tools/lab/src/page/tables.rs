@@ -3,7 +3,9 @@
 use super::charts::host;
 use annulus_page::{HEATS, Matrix, MatrixCell, MatrixRow, text};
 
-use crate::bench::{Column, Envelope, Footprint, Metric, NOT_MEASURED, Report};
+use crate::bench::{
+    Arrivals, Column, Envelope, Footprint, Metric, NOT_MEASURED, Report, range_names,
+};
 use crate::suite::{PUBLISHED_LABEL, TableReport};
 
 /// Distances up to this are marked as good as the best.
@@ -129,4 +131,26 @@ pub(super) fn memory(report: &Report) -> Option<Matrix> {
         rows: report.memory.iter().map(row).collect(),
         ..Matrix::default()
     })
+}
+
+/// Returns how many requests left the load together in each cell, if the load counted it.
+pub(super) fn arrivals(report: &Report) -> Option<Matrix> {
+    let row = |found: &Arrivals| MatrixRow {
+        names: vec![found.cell.to_string()],
+        cells: found.shares.map(percent_of_requests).map(MatrixCell::from).into(),
+        is_muted: false,
+    };
+    (!report.arrivals.is_empty()).then(|| Matrix {
+        title: "Requests that arrived together, in % of all requests".into(),
+        note: "The load sends a group of requests in one turn of its loop, so they reach the server at once. Of all \
+               contenders together."
+            .into(),
+        head: [String::new()].into_iter().chain(range_names()).collect(),
+        rows: report.arrivals.iter().map(row).collect(),
+        ..Matrix::default()
+    })
+}
+
+fn percent_of_requests(share: f64) -> String {
+    if share == 0.0 { String::new() } else { text::number(100.0 * share) }
 }

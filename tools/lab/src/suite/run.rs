@@ -73,8 +73,8 @@ impl SuiteRun {
         &self.suite
     }
 
-    /// Returns the comparison that measures the suite. Adds notes about unknown contenders and
-    /// omitted cells.
+    /// Returns the comparison that measures the suite. Adds notes about unknown contenders and cells
+    /// that cannot be measured here.
     ///
     /// # Errors
     /// If no contender or cell is left.
@@ -91,9 +91,14 @@ impl SuiteRun {
             }
         };
         let mut setup = Setup { missing: MissingPolicy::LeaveOutBroken, ..setup };
-        setup.loads = self.thin(setup.loads, setup.contenders.len());
         setup.shown.title = Some(format!("{} ({})", self.suite.title, self.suite.document));
         Ok(setup)
+    }
+
+    /// Omits cells of a quick run if there are too many, with a note. Call it after unwanted ones
+    /// were removed.
+    pub fn shorten(&mut self, setup: &mut Setup) {
+        setup.loads = self.thin(std::mem::take(&mut setup.loads), setup.contenders.len());
     }
 
     /// Adds notes about missing contenders, and about the file system of the files.

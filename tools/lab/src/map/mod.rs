@@ -1,0 +1,250 @@
+//! The map: what each workload gains, on one page (`annulus bench map`).
+//!
+//! Its rows are data ([`RowDefinition`]): each refers to a cell of another run, in which our best
+//! driver meets tokio, with marks for other programs. The verdicts are those of the run
+//! ([`CellVerdict`]), so that one rule counts everywhere.
+
+mod drivers;
+mod picture;
+mod rows;
+#[cfg(test)]
+mod tests;
+mod words;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use annulus_load::stats::{Ratio, Verdict};
+use anyhow::{Result, ensure};
+use serde::Serialize;
+
+use crate::bench::{CellVerdict, Report};
+use crate::environment::Environment;
+use crate::results::{COMPRESSED_EXTENSION, EXTENSION, Results};
+
+pub use drivers::DriverComparison;
+pub use rows::{MarkKind, RowDefinition, RowFigure};
+
+/// The format and the version of the JSON.
+const JSON_FORMAT: &str = "annulus-lab-map";
+const JSON_VERSION: u64 = 1;
+
+/// The map of the runs in a directory.
+#[derive(Clone, Debug, Serialize)]
+pub struct Map {
+    format: &'static str,
+    version: u64,
+    /// Where a third or less is needed, where there is no difference, and where it loses.
+    pub sentences: [String; 3],
+    /// The machines of the runs, each in one line.
+    pub hosts: Vec<String>,
+    /// The rows.
+    pub rows: Vec<MapRow>,
+    /// The rows without a result, each with the reason in one line.
+    pub missing: Vec<String>,
+    /// Our drivers compared with each other in all cells of the runs.
+    pub drivers: DriverComparison,
+}
+
+/// A row of the map.
+#[derive(Clone, Debug, Serialize)]
+pub struct MapRow {
+    /// What the servers do.
+    pub workload: String,
+    /// The cell in a few words, with what the ratios refer to if that is not tokio.
+    pub detail: String,
+    /// The name of the run.
+    pub run: String,
+    /// The cell of the run.
+    pub cell: String,
+    /// What is compared, such as `CPU`.
+    pub noun: String,
+    /// What the ratios refer to.
+    pub against: String,
+    /// The marks, our best driver first.
+    pub marks: Vec<MapMark>,
+    /// What `against` is called if it is not tokio.
+    #[serde(skip)]
+    other_rival: Option<String>,
+}
+
+/// A contender of a row, relative to the one that ratios refer to.
+#[derive(Clone, Debug, Serialize)]
+pub struct MapMark {
+    /// What the contender is.
+    pub kind: MarkKind,
+    /// The name of the contender in its run.
+    pub contender: String,
+    /// Its cost as a multiple of the cost of the row's `against`. The interval is jointly valid with
+    /// those of all cells of the run.
+    pub cost: Ratio,
+    /// The verdict of the run on the two.
+    pub verdict: Verdict,
+}
+
+impl Map {
+    /// Creates the map of these rows from the results in a directory, compressed or not.
+    ///
+    /// # Errors
+    /// If a results file cannot be read, or no row has a result.
+    pub fn read(rows: &[RowDefinition], directory: &Path) -> Result<Map> {
+        let mut runs = BTreeMap::new();
+        for row in rows {
+            let paths = [EXTENSION, COMPRESSED_EXTENSION]
+                .map(|ending| directory.join(format!("{}.{ending}", row.run)));
+            if let Some(path) = paths.into_iter().find(|path| path.exists())
+                && !runs.contains_key(&row.run)
+            {
+                runs.insert(row.run.clone(), Results::read(&path)?);
+            }
+        }
+        let map = Map::of(rows, &runs);
+        ensure!(
+            !map.rows.is_empty(),
+            "{} has no results of a row of the map; the first one is missing because: {}",
+            directory.display(),
+            map.missing.first().map_or("no row was selected", String::as_str)
+        );
+        Ok(map)
+    }
+
+    /// Creates the map of these rows from runs by name.
+    fn of(rows: &[RowDefinition], runs: &BTreeMap<String, Results>) -> Map {
+        let (mut found, mut missing, mut hosts) = (Vec::new(), Vec::new(), Vec::new());
+        for row in rows {
+            let results = runs.get(&row.run).ok_or_else(|| "its run has no results".to_owned());
+            match results.and_then(|results| Ok((MapRow::of(row, results)?, results))) {
+                Ok((row, results)) => {
+                    let host = host(results.environment());
+                    if !hosts.contains(&host) {
+                        hosts.push(host);
+                    }
+                    found.push(row);
+                }
+                Err(why) => {
+                    missing.push(format!("{}, {} ({}): {why}", row.workload, row.detail, row.run));
+                }
+            }
+        }
+        Map {
+            format: JSON_FORMAT,
+            version: JSON_VERSION,
+            sentences: words::sentences(&found),
+            hosts,
+            rows: found,
+            missing,
+            drivers: DriverComparison::of(runs),
+        }
+    }
+
+    /// Draws the map as an SVG file.
+    pub fn svg(&self) -> String {
+        picture::chart(self).svg()
+    }
+}
+
+impl MapRow {
+    /// Returns the row, or why it has no result.
+    fn of(row: &RowDefinition, results: &Results) -> Result<MapRow, String> {
+        let bench = results.bench();
+        let selection = row.selection();
+        let cell = bench.cells.iter().position(|cell| selection.has_cell(cell));
+        let cell = cell.ok_or_else(|| format!("the run has no cell {}", row.cell))?;
+        let is_measured = |name: &&str| bench.contenders.specs.iter().any(|one| one.name == **name);
+        let ours: Vec<&str> = row.ours.iter().map(String::as_str).filter(is_measured).collect();
+        if ours.is_empty() || !is_measured(&row.against.as_str()) {
+            let missing =
+                if ours.is_empty() { row.ours.join(" and ") } else { row.against.clone() };
+            return Err(format!("the run has no contender {missing}"));
+        }
+        let figures: Box<dyn Figures> = match row.figure {
+            RowFigure::Cost => Box::new(Costs { results, cell }),
+            RowFigure::IdleMemory => Box::new(IdleMemory(results.report())),
+        };
+        let best = figures.mark(MarkKind::Best, &ours, &row.against);
+        let best = best.ok_or("the run has no figure of both sides")?;
+        let drivers = ours.iter().filter(|name| **name != best.contender).map(|name| {
+            let kind = if *name == "epoll" { MarkKind::Epoll } else { MarkKind::Uring };
+            (*name, kind)
+        });
+        // Other programs may need many times the memory, which would shrink the axis.
+        let others = row.others().filter(|_| row.figure == RowFigure::Cost);
+        let others = drivers.chain(others.filter(|(name, _)| is_measured(name)));
+        let others: Vec<MapMark> =
+            others.filter_map(|(name, kind)| figures.mark(kind, &[name], &row.against)).collect();
+        Ok(MapRow {
+            workload: row.workload.clone(),
+            detail: row.shown_detail(),
+            run: row.run.clone(),
+            cell: bench.cells[cell].to_string(),
+            noun: figures.noun(),
+            against: row.against.clone(),
+            marks: [vec![best], others].concat(),
+            other_rival: row.other_rival().map(str::to_owned),
+        })
+    }
+
+    /// Returns our best driver.
+    pub fn best(&self) -> &MapMark {
+        &self.marks[0]
+    }
+}
+
+/// The figures that a row compares.
+trait Figures {
+    /// What is compared.
+    fn noun(&self) -> String;
+
+    /// Compares the best of some contenders with another one.
+    fn mark(&self, kind: MarkKind, contenders: &[&str], against: &str) -> Option<MapMark>;
+}
+
+/// The primary metric of a run in one cell.
+struct Costs<'a> {
+    results: &'a Results,
+    cell: usize,
+}
+
+impl Figures for Costs<'_> {
+    fn noun(&self) -> String {
+        self.results.bench().primary().map_or_else(String::new, |metric| metric.noun.clone())
+    }
+
+    fn mark(&self, kind: MarkKind, contenders: &[&str], against: &str) -> Option<MapMark> {
+        let (bench, record) = (self.results.bench(), self.results.record());
+        let found = CellVerdict::named(bench, record, self.cell, contenders, against)?;
+        let CellVerdict { contender, verdict, .. } = found;
+        Some(MapMark { kind, contender, cost: found.cost?, verdict })
+    }
+}
+
+/// The memory of contenders after a while without load.
+struct IdleMemory(Report);
+
+impl Figures for IdleMemory {
+    fn noun(&self) -> String {
+        "idle memory".into()
+    }
+
+    fn mark(&self, kind: MarkKind, contenders: &[&str], against: &str) -> Option<MapMark> {
+        let idle = |name: &str| {
+            let found = self.0.memory.iter().find(|footprint| footprint.contender == name)?;
+            Some(found.idle?.resident_bytes as f64).filter(|bytes| *bytes > 0.0)
+        };
+        let known = contenders.iter().filter_map(|name| Some((*name, idle(name)?)));
+        let (contender, bytes) = known.min_by(|one, other| one.1.total_cmp(&other.1))?;
+        let cost = Ratio { median: bytes / idle(against)?, interval: None };
+        Some(MapMark { kind, contender: contender.into(), cost, verdict: Verdict::Undecided })
+    }
+}
+
+/// Returns the machine of a run in one line.
+fn host(environment: &Environment) -> String {
+    let Environment { cpu, cores, kernel, .. } = environment;
+    let cores = match cores.len() {
+        1 => "1 core".to_owned(),
+        count => format!("{count} cores"),
+    };
+    let cpu = if cpu.is_empty() { "unknown processor" } else { cpu };
+    format!("{cpu}, {cores}, Linux {kernel}")
+}
