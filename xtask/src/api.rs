@@ -1,7 +1,7 @@
 //! The public API of the libraries, as listed in `docs/api`. A commit that changes the API also
 //! changes the list.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -23,11 +23,13 @@ pub(crate) fn run(write: bool) -> Outcome {
     let rustdoc = rustdoc()?;
     let mut changed = Vec::new();
     let mut leaks = Vec::new();
+    let mut repeated = Vec::new();
     for library in LIBRARIES {
         let list = list_path(library);
-        let (items, reexports) = items(library, &rustdoc)?;
+        let Interface { items, reexports, repeated: several } = interface(library, &rustdoc)?;
         let (items, internal) = with_own_paths(library, &items, &reexports);
         leaks.extend(internal);
+        repeated.extend(several.into_iter().map(|lines| format!("{library}: {lines}")));
         match write {
             true => {
                 fs::write(&list, items.iter().map(|item| format!("{item}\n")).collect::<String>())?
@@ -39,6 +41,8 @@ pub(crate) fn run(write: bool) -> Outcome {
     ensure!(changed.is_empty(), "{hint}\n{}", changed.join("\n"));
     let hint = "these public items name types of another of our crates, which users cannot import: re-export the types with `pub use`";
     ensure!(leaks.is_empty(), "{hint}\n{}", leaks.join("\n"));
+    let hint = "these items can be reached by more than one public path: export each of them once";
+    ensure!(repeated.is_empty(), "{hint}\n{}", repeated.join("\n"));
     Ok(Vec::new())
 }
 
@@ -56,18 +60,66 @@ fn rustdoc() -> Result<PathBuf> {
     Ok(path)
 }
 
-/// Returns the public items of a library with all features, and the types of our other crates that
-/// it re-exports. Implementations that are derived, blanket or of auto traits are left out, and
-/// types of the standard library are written without their modules.
-fn items(library: &str, rustdoc: &Path) -> Result<(BTreeSet<String>, Reexports)> {
+/// What a library offers to its users.
+struct Interface {
+    /// The public items. Implementations that are derived, blanket or of auto traits are left out,
+    /// and so are methods of traits that a type implements. Types of the standard library are
+    /// written without their modules.
+    items: BTreeSet<String>,
+    /// Types of our other crates that the library re-exports.
+    reexports: Reexports,
+    /// Items that can be reached by several paths, each with all of them.
+    repeated: Vec<String>,
+}
+
+/// Returns the interface of a library with all features.
+fn interface(library: &str, rustdoc: &Path) -> Result<Interface> {
     let line = format!("rustdoc --quiet -p {library} --lib --all-features -- -Zunstable-options");
     let step = Step::new("cargo", &line).argument("--output-format=json");
     step.argument("--cap-lints=allow").env("RUSTDOC", &rustdoc.display().to_string()).run()?;
     let path = target().join("doc").join(format!("{}.json", library.replace('-', "_")));
-    let reexports = reexports(&serde_json::from_slice(&fs::read(&path)?)?);
+    let json = serde_json::from_slice(&fs::read(&path)?)?;
     let builder = Builder::from_rustdoc_json(path).omit_blanket_impls(true);
     let api = builder.omit_auto_trait_impls(true).omit_auto_derived_impls(true).build()?;
-    Ok((api.items().map(|item| without_std(&item.to_string())).collect(), reexports))
+    let (mut items, mut paths) = (BTreeSet::new(), BTreeMap::<u32, BTreeSet<String>>::new());
+    for item in api.items() {
+        let line = without_std(&item.to_string());
+        match item.parent_id().and_then(|parent| kind(&json, parent.0)) {
+            // `impl TRAIT for TYPE` says it all, and the trait lists its methods.
+            Some(Kind::TraitImpl) if is_function(&line) => continue,
+            Some(Kind::Module) if !line.starts_with("impl") => {
+                paths.entry(item.id().0).or_default().insert(line.clone());
+            }
+            _ => {}
+        }
+        items.insert(line);
+    }
+    let several = paths.into_values().filter(|lines| lines.len() > 1);
+    let repeated = several.map(|lines| lines.into_iter().collect::<Vec<_>>().join(", ")).collect();
+    Ok(Interface { items, reexports: reexports(&json), repeated })
+}
+
+/// The kinds of items whose children are treated differently.
+#[derive(Debug, PartialEq, Eq)]
+enum Kind {
+    Module,
+    TraitImpl,
+}
+
+/// Returns the kind of an item in the output of rustdoc.
+fn kind(rustdoc: &serde_json::Value, id: u32) -> Option<Kind> {
+    let inner = &rustdoc["index"][id.to_string()]["inner"];
+    // A re-export is the parent of what it exports.
+    if inner["module"].is_object() || inner["use"].is_object() {
+        return Some(Kind::Module);
+    }
+    inner["impl"]["trait"].is_object().then_some(Kind::TraitImpl)
+}
+
+fn is_function(line: &str) -> bool {
+    let before = line.split_once("fn ").map(|(before, _)| before);
+    let is_modifier = |word| ["pub", "async", "const", "unsafe"].contains(&word);
+    before.is_some_and(|before| before.split_whitespace().all(is_modifier))
 }
 
 /// The crates and names of re-exported types, such as `("annulus_sim", "Link")`.
@@ -159,6 +211,19 @@ mod tests {
         assert_eq!(difference("a", "x\ny\n", &items(&["y", "z"])), ["a: - x", "a: + z"]);
         let many = (0..30).map(|line| line.to_string()).collect();
         assert_eq!(difference("a", "", &many).last().unwrap(), "a: (10 more lines)");
+    }
+
+    #[test]
+    fn methods_of_implemented_traits_are_told_from_others() {
+        let rustdoc = serde_json::json!({ "index": {
+            "1": { "inner": { "module": {} } },
+            "2": { "inner": { "impl": { "trait": { "path": "Future" } } } },
+            "3": { "inner": { "impl": { "trait": null } } },
+        } });
+        let kinds = [1, 2, 3, 4].map(|id| kind(&rustdoc, id));
+        assert_eq!(kinds, [Some(Kind::Module), Some(Kind::TraitImpl), None, None]);
+        assert!(is_function("pub unsafe fn a::B::c(&self)") && is_function("pub fn a::b(fn ())"));
+        assert!(!is_function("pub type a::B::Output = fn ()"));
     }
 
     #[test]
