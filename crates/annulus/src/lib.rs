@@ -26,8 +26,25 @@
 //! }
 //! ```
 //!
+//! # What most programs use
+//!
+//! | to | use |
+//! |---|---|
+//! | accept connections | [`net::TcpListener`] |
+//! | receive and send on one | [`net::TcpStream`]; [`net::UnixStream`] on one machine |
+//! | hold received bytes | [`Lease`], which [`recv`](net::TcpStream::recv) returns |
+//! | exchange datagrams | [`net::UdpSocket`] |
+//! | read and write files | [`fs::File`] |
+//! | do several things at once | [`spawn`], [`task::JoinHandle`], [`task::JoinSet`] |
+//! | limit time, or wait for it | [`time::timeout`], [`time::sleep`] |
+//! | write code for any stream | [`io::AsyncRecv`], [`io::AsyncSend`] |
+//! | change a setting | [`Builder`], from [`Runtime::builder`] |
+//! | reach the runtime from another thread | [`Handle`] |
+//!
 //! The [`guide`] leads from first steps to tuning; [coming from tokio](guide::coming_from_tokio)
-//! has a table of equivalents. The differences from other runtimes:
+//! has a table of equivalents.
+//!
+//! # The differences from other runtimes
 //!
 //! - **Receiving takes no buffer.** [`recv`](net::TcpStream::recv) returns a [`Lease`] on one of
 //!   the runtime's buffers, which the kernel has filled. Dropping the lease returns the buffer. An
