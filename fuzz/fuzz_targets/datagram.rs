@@ -4,4 +4,4 @@
 
 use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|bytes: &[u8]| annulus::fuzzing::datagram(bytes));
+fuzz_target!(|bytes: &[u8]| annulus::internals::datagram(bytes));

@@ -18,7 +18,7 @@ const KEEP_ALIVE: KeepAlive =
 
 fn main() -> io::Result<()> {
     let address = std::env::args().nth(1).unwrap_or("127.0.0.1:7000".into());
-    let count = annulus::affinity::allowed()?.len();
+    let count = annulus::shards::cpus()?.len();
     let (options, spread) = (ListenOptions::new().keepalive(KEEP_ALIVE), Spread::LeastConnections);
     let listener = ShardedListener::bind(address, &options, count, spread)?;
     eprintln!("listening on {}", listener.local_addr());

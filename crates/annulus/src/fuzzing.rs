@@ -1,4 +1,4 @@
-//! Entry points into private code for the fuzz targets. Not part of the public API.
+//! Entry points into private code for the fuzz targets.
 
 use crate::bytes::lease::Lease;
 use crate::net::Datagram;

@@ -73,7 +73,6 @@
 //! | `write`, `write_vectored` | nothing was sent or queued |
 //! | `TcpStream::close`, `into_parts`, `into_std` | the stream closes like a dropped one |
 //! | `drain`, `shutdown` | queued bytes are still sent; once polled, `shutdown` completes |
-//! | `nop` | it completes, and its result is discarded |
 //! | reads and writes of files, syncs | once started, it completes; its memory is kept until then |
 //! | calls of a `FileStream` | nothing is lost: the next call shows the bytes that were read, and queued bytes are written, even when the runtime ends |
 //! | `io::copy`, `copy_at_most`, `copy_bidirectional` | a part was copied; between streams of this crate nothing is lost, and a second copy continues from there. For files, see [`io::copy`](io::copy()) |
@@ -97,15 +96,14 @@
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
-pub mod affinity;
 mod blocking;
 mod bytes;
 mod driver_kind;
 mod errors;
 mod file_policy;
 pub mod fs;
-#[doc(hidden)]
-pub mod fuzzing;
+#[cfg(feature = "internals")]
+mod fuzzing;
 pub mod guide;
 pub mod io;
 #[cfg(feature = "macros")]
@@ -242,8 +240,8 @@ pub use memory::MemoryLimit;
 pub use name::UnknownName;
 pub use runtime::spawn::spawn;
 pub use runtime::{
-    Builder, DriverChoice, DriverInfo, Guest, GuestNext, Handle, Nop, Runtime, counters, handle,
-    nop, run, stats, turns,
+    Builder, DriverChoice, DriverInfo, Guest, GuestNext, Handle, Runtime, counters, handle, run,
+    stats, turns,
 };
 pub use shards::threads::shards;
 /// A tokio macro that works without a tokio runtime:
@@ -294,6 +292,14 @@ pub mod task {
     pub use crate::tasks::{
         AbortHandle, Cooperative, Id, JoinError, JoinHandle, consume_budget, cooperative, yield_now,
     };
+}
+
+/// Entry points for the benchmarks and fuzz targets of this repository. Not part of the public API.
+#[cfg(feature = "internals")]
+#[doc(hidden)]
+pub mod internals {
+    pub use crate::fuzzing::datagram;
+    pub use crate::runtime::nop::{Nop, nop};
 }
 
 /// Items that `select!` expands to. Not part of the public API.

@@ -6,9 +6,10 @@ mod allocations;
 mod common;
 
 use allocations::allocations;
+use annulus::internals::nop;
 use annulus::io::{AsyncSend, copy_bidirectional};
 use annulus::net::{TcpStream, UdpSocket};
-use annulus::{Builder, Runtime, counters, nop, spawn};
+use annulus::{Builder, Runtime, counters, spawn};
 use common::{echo, pair, receive, receives_are_armed_once, run, run_on};
 use std::cell::Cell;
 use std::io::{self, Read, Write};

@@ -70,7 +70,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let address = arguments.next().unwrap_or("127.0.0.1:8080".into());
     let socket = arguments.next().unwrap_or("/var/run/postgresql/.s.PGSQL.5432".into());
     let user = arguments.next().unwrap_or("postgres".into());
-    let cores = annulus::affinity::allowed()?.len();
+    let cores = annulus::shards::cpus()?.len();
     let (shared, stop) = (Shared::new(cores, socket, user), CancellationToken::new());
     // One limit is enough: shard 0 accepts for all shards.
     let options = ListenOptions::new().limit(&ConnectionLimit::new(10_000)).keepalive(KEEP_ALIVE);

@@ -5,9 +5,9 @@ use crate::common;
 use crate::servers::Directory;
 use crate::tonic::greeter::{Client, Greeter};
 use crate::tonic::hello;
-use annulus::affinity;
 use annulus::io::AsyncRecv;
 use annulus::net::{Credentials, ListenOptions, TcpListener, TcpStream, UnixListener};
+use annulus::shards::cpus;
 use annulus::shards::{Pinning, ShardedListener, Shards, Spread};
 use annulus_compat::hyper::Executor;
 use annulus_compat::hyper_util::UnixConnector;
@@ -138,7 +138,7 @@ fn on_guests<S: Future<Output = Outcome>, C: Future<Output = Outcome>>(
     server: impl Fn(Incoming<Counted<TcpListener>>, CancellationToken) -> S + Sync,
     client: impl Fn(SocketAddr) -> C + Send,
 ) {
-    let count = affinity::allowed().unwrap().len();
+    let count = cpus().unwrap().len();
     let accepted: Vec<_> = (0..count).map(|_| Arc::<AtomicUsize>::default()).collect();
     let (stop, at) = (CancellationToken::new(), Mutex::new(None));
     let (listening, listen) = mpsc::channel::<SocketAddr>();

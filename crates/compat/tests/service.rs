@@ -64,7 +64,7 @@ fn on_all_shards(address: &str) -> (Vec<Client>, usize) {
         shards.insert(shard.trim_end().to_owned());
         assert_eq!(status, 200);
     }
-    let cores = annulus::affinity::allowed().unwrap().len();
+    let cores = annulus::shards::cpus().unwrap().len();
     assert_eq!(shards.len(), cores.min(clients.len()), "{shards:?}");
     (clients, shards.len())
 }

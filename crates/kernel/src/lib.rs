@@ -10,6 +10,7 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod address;
+pub mod affinity;
 mod call;
 mod control;
 pub mod descriptor;

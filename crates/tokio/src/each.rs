@@ -1,7 +1,7 @@
 //! One loop per core.
 
 use crate::run;
-use annulus::affinity;
+use annulus_kernel::affinity;
 use std::future::Future;
 use std::io;
 use std::panic::resume_unwind;

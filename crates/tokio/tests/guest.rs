@@ -131,7 +131,7 @@ fn a_stop_is_reported() {
 
 /// Returns true if two threads can each have a CPU. Otherwise reports that the test is skipped.
 fn has_two_cpus() -> bool {
-    let cpus = annulus::affinity::allowed().unwrap().len();
+    let cpus = annulus::shards::cpus().unwrap().len();
     if cpus < 2 {
         skip!("two threads need two CPUs");
     }

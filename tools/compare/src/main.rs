@@ -21,7 +21,8 @@ use annulus::fs::File;
 use annulus::net::{TcpListener, TcpStream};
 use annulus::task::spawn_blocking;
 use annulus::time::{self, Instant};
-use annulus::{DriverChoice, Runtime, affinity, spawn};
+use annulus::{DriverChoice, Runtime, spawn};
+use annulus_kernel::affinity;
 use rustix::time::{ClockId, clock_gettime};
 
 const HELP: &str = "\

@@ -48,6 +48,11 @@ mod tls;
 mod transport;
 mod warnings;
 
+pub mod affinity {
+    //! Pinning the calling thread to one CPU, and listing the usable CPUs.
+
+    pub use annulus_kernel::affinity::{PinError, Pinned, allowed, check, pin};
+}
 pub mod clock;
 pub mod compare;
 pub mod fan_out;
@@ -59,7 +64,6 @@ mod load_error;
 pub mod recording;
 pub mod stats;
 
-pub use annulus::affinity;
 pub use condition::{Conditions, LatencyLimit};
 pub use exchange::http::{Http, HttpRequest};
 pub use exchange::script::{

@@ -15,7 +15,7 @@
 use std::time::Duration;
 
 /// The longest average time of calls that are made inline.
-pub const QUICK: Duration = Duration::from_micros(25);
+pub(crate) const QUICK: Duration = Duration::from_micros(25);
 /// An inline call that takes longer than this has stalled.
 const MIN_STALL: Duration = Duration::from_micros(100);
 /// Number of stalls that make a kind of call slow, and the number of calls after which one stall is

@@ -13,7 +13,6 @@ mod page_cache;
 mod places;
 
 pub(crate) use devices::PathEntry;
-pub use latency::QUICK;
 pub(crate) use latency::{CallKind, Class, DeviceId, Timing};
 pub(crate) use page_cache::PageCache;
 pub(crate) use places::{Place, Start};
@@ -72,7 +71,7 @@ pub enum Policy {
     /// the loop.
     Inline,
     /// Inline if that is expected to be quick: reads whose data is in memory, and kinds of calls
-    /// that have recently taken at most [`QUICK`](crate::fs::QUICK) on the device. Otherwise off
+    /// that have recently taken at most 25 µs on the device. Otherwise off
     /// the loop. The first calls of each kind are made inline, so a device that is slow from the
     /// start holds up the loop a few times per kind of call. A file whose data is evicted from
     /// memory after a thousand cached reads may also hold up the loop. The default.

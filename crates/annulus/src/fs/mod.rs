@@ -31,7 +31,7 @@ mod vectored;
 mod whole;
 
 pub use crate::bytes::buf::{IoBuf, IoBufMut, Slice};
-pub use crate::file_policy::{Policy, QUICK};
+pub use crate::file_policy::Policy;
 pub use aligned::AlignedBuf;
 pub use dir::{Dir, DirBuilder};
 pub use file::{Advice, Alignment, File, Lock};

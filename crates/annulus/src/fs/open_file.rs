@@ -480,11 +480,3 @@ impl TryFrom<OwnedFd> for File {
         Ok(Self::new(open, place.device(), flags, policy))
     }
 }
-
-impl TryFrom<std::fs::File> for File {
-    type Error = io::Error;
-
-    fn try_from(file: std::fs::File) -> io::Result<Self> {
-        Self::from_std(file)
-    }
-}

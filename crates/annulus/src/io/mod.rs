@@ -36,8 +36,6 @@ pub use crate::errors::{CopyError, Direction, raw_os_error};
 pub use async_fd::{AsyncFd, ReadyGuard, TryIoError};
 pub use bidirectional::{CopyBidirectional, copy_bidirectional};
 pub use copy::{copy, copy_at_most, copy_range};
-#[doc(hidden)]
-pub use copy_ends::OwnStream;
 pub use copy_ends::{CopySink, CopySource};
 pub use framing::Lines;
 pub use interest::Interest;

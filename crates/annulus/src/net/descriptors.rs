@@ -141,14 +141,6 @@ macro_rules! from_descriptor {
                 $make(taken(socket, &wanted)?)
             }
         }
-
-        impl TryFrom<$std> for $type {
-            type Error = io::Error;
-
-            fn try_from(socket: $std) -> io::Result<Self> {
-                Self::from_std(socket)
-            }
-        }
     )+};
 }
 

@@ -9,7 +9,7 @@ mod guest;
 mod handle;
 mod inspect;
 pub(crate) mod join_set;
-mod nop;
+pub(crate) mod nop;
 #[cfg(feature = "macros")]
 pub(crate) mod select;
 pub(crate) mod shutdown;
@@ -22,7 +22,6 @@ pub(crate) use builder::deny_further_rings;
 pub use choice::{DriverChoice, DriverInfo};
 pub use guest::{Guest, GuestNext};
 pub use handle::Handle;
-pub use nop::{Nop, nop};
 
 use crate::stats::Stats;
 use annulus_driver::Counters;

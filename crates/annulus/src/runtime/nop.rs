@@ -1,5 +1,7 @@
 //! An operation that does nothing, for measuring the cost of an operation in this runtime.
 
+#![cfg_attr(not(feature = "internals"), allow(dead_code))]
+
 use super::core::Core;
 use super::current;
 use crate::slots::Waits;

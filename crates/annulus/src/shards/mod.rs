@@ -91,5 +91,5 @@ pub use channel::{
     Receiver, SendError, Sender, SenderToAll, Sending, TrySendError, channel, channel_to_all,
 };
 pub use listener::{ShardListener, ShardedListener, Spread};
-pub use shard::{Pinning, Shard};
+pub use shard::{Pinning, Shard, cpus};
 pub use threads::{Cause, ShardError, Shards};

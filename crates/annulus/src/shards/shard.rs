@@ -1,10 +1,10 @@
 //! The value that represents a shard in the program's main.
 
-use crate::affinity;
 use crate::net::TcpStream;
 use crate::runtime::DriverInfo;
 use crate::runtime::Handle;
 use crate::tasks::JoinHandle;
+use annulus_kernel::affinity;
 use std::future::Future;
 use std::sync::Arc;
 use std::{fmt, io};
@@ -118,12 +118,21 @@ impl fmt::Debug for Shard {
     }
 }
 
+/// Returns the CPUs that the calling thread may use, for a number of shards or for
+/// [`Pinning::On`].
+///
+/// # Errors
+/// If the kernel refuses the query.
+pub fn cpus() -> io::Result<Vec<usize>> {
+    affinity::allowed()
+}
+
 /// The CPUs that the shards run on.
 ///
 /// ```
 /// use annulus::shards::{Pinning, Shards};
 ///
-/// let cpus = annulus::affinity::allowed()?;
+/// let cpus = annulus::shards::cpus()?;
 /// let last = *cpus.last().unwrap();
 /// let shards = Shards::new(2).pinning(Pinning::On(vec![last])); // Both on one CPU.
 /// let used = shards.run(async |shard| std::io::Result::Ok(shard.cpu()))?;

@@ -3,13 +3,13 @@
 
 use super::Pinning;
 use super::shard::Shard;
-use crate::affinity::{self, Pinned};
 use crate::errors::with_text;
 use crate::runtime::Handle;
 use crate::runtime::{Builder, Runtime, deny_further_rings};
 use crate::tasks::panic_message;
 use crate::unwind::dispose_each;
 use annulus_kernel::Linux;
+use annulus_kernel::affinity::{self, Pinned};
 use std::any::Any;
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};

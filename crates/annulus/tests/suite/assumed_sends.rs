@@ -195,7 +195,7 @@ async fn pipe() -> io::Result<()> {
 /// One datagram is sent per turn.
 async fn unix_datagrams() -> io::Result<()> {
     let (socket, peer) = StdUnixDatagram::pair()?;
-    let socket = UnixDatagram::try_from(socket)?;
+    let socket = UnixDatagram::from_std(socket)?;
     let read = move || {
         let mut got = vec![0; 5];
         got.iter_mut().try_for_each(|byte| peer.recv(std::slice::from_mut(byte)).map(drop))?;

@@ -170,7 +170,7 @@ fn std_streams_and_listeners_are_adopted() {
         std_stream.write_all(b"and from there")?;
         assert_eq!(accepted.recv().await?.as_deref(), Some(&b"and from there"[..]));
         let (one, mut other) = unix::UnixStream::pair()?;
-        let mut one = UnixStream::try_from(one)?;
+        let mut one = UnixStream::from_std(one)?;
         other.write_all(b"unix")?;
         assert_eq!(one.recv().await?.as_deref(), Some(&b"unix"[..]));
         let parts = one.into_parts().await?;

@@ -163,7 +163,7 @@ loops! {
         let mut ticks = annulus::time::interval_at(long_ago, Duration::from_nanos(1));
         ticks = ticks.missed_ticks(annulus::time::MissedTicks::Burst);
     } ticks.tick().await;
-    "runtime/nop.rs nop": {} annulus::nop().await;
+    "runtime/nop.rs nop": {} annulus::internals::nop().await;
     "fs/file_cache.rs open": {
         let cache = FileCache::new(annulus::fs::Dir::open("/proc/self").await?);
         cache.open("cmdline").await?;

@@ -7,7 +7,8 @@ use annulus::net::ListenOptions;
 use annulus::shards::{
     Cause, Pinning, Shard, ShardError, ShardListener, ShardedListener, Shards, Spread,
 };
-use annulus::{affinity, spawn};
+use annulus::spawn;
+use annulus_kernel::affinity;
 use common::{drivers, echo};
 use std::future::pending;
 use std::io::{self, Read, Write};

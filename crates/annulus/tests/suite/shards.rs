@@ -2,10 +2,10 @@
 
 use crate::common;
 
-use annulus::shards::{Cause, Pinning, Shard, ShardError, Shards, channel};
+use annulus::shards::{Cause, Pinning, Shard, ShardError, Shards, channel, cpus};
 use annulus::sim::Sim;
 use annulus::task::yield_now;
-use annulus::{Handle, affinity, counters, spawn};
+use annulus::{Handle, counters, spawn};
 use common::{drivers, echo, half_pair, pattern, receive};
 use std::future::pending;
 use std::io::{self, Read, Write};
@@ -30,7 +30,7 @@ fn each_runs_main_on_its_own_cpu() {
     on_each_driver(|shards| {
         let done: Outcome<_> = shards(3).run(async |shard: Shard| {
             assert_eq!(shard.count(), 3);
-            assert_eq!(affinity::allowed()?, [shard.cpu().expect("the shard is not pinned")]);
+            assert_eq!(cpus()?, [shard.cpu().expect("the shard is not pinned")]);
             Ok((shard.index(), thread::current().id()))
         });
         let done = done.unwrap();
@@ -38,9 +38,9 @@ fn each_runs_main_on_its_own_cpu() {
         assert_eq!(done[0].1, thread::current().id(), "shard 0 does not run on the calling thread");
         assert!(done[1].1 != done[0].1 && done[2].1 != done[0].1 && done[1].1 != done[2].1);
     });
-    let before = affinity::allowed().unwrap();
+    let before = cpus().unwrap();
     annulus::shards(1, async |_| io::Result::Ok(())).unwrap();
-    assert_eq!(affinity::allowed().unwrap(), before, "the caller did not get its CPUs back");
+    assert_eq!(cpus().unwrap(), before, "the caller did not get its CPUs back");
 }
 
 #[test]

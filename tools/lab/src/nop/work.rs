@@ -104,7 +104,7 @@ fn task(entries: u32, meter: Meter) -> Result<Sample> {
             let meter = meter.clone();
             annulus::spawn(async move {
                 loop {
-                    annulus::nop().await?;
+                    annulus::internals::nop().await?;
                     if !meter.borrow_mut().keeps_running(1) {
                         return io::Result::Ok(());
                     }

@@ -1,7 +1,8 @@
-//! `annulus::nop`, the smallest operation of a driver.
+//! `nop`, the smallest operation of a driver.
 
+use annulus::internals::nop;
+use annulus::spawn;
 use annulus::time::timeout;
-use annulus::{nop, spawn};
 use std::future::Future;
 use std::io;
 use std::pin::pin;

@@ -2,7 +2,8 @@
 
 use annulus::net::ListenOptions;
 use annulus::shards::{ShardedListener, Shards, Spread};
-use annulus::{DriverChoice, Runtime, affinity};
+use annulus::shards::cpus;
+use annulus::{DriverChoice, Runtime};
 use annulus_compat::tower::serve;
 use peer_axum::{Address, BACKLOG, announce, arguments, must, router};
 
@@ -12,7 +13,7 @@ fn main() {
         Some("epoll") => DriverChoice::Epoll,
         _ => DriverChoice::Uring,
     };
-    let cores = must(affinity::allowed()).len();
+    let cores = must(cpus()).len();
     let options = ListenOptions::new().backlog(BACKLOG as u32);
     let spread = Spread::LeastConnections;
     let listener = must(ShardedListener::bind(address, &options, cores, spread));

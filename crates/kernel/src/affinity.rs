@@ -1,6 +1,6 @@
 //! Pinning the calling thread to one CPU, and listing the usable CPUs.
 
-use annulus_kernel::process::{cpus, set_cpus};
+use crate::process::{cpus, set_cpus};
 use rustix::thread::CpuSet;
 use std::fmt;
 use std::io;
@@ -12,12 +12,12 @@ use std::marker::PhantomData;
 /// Not `Send`, because dropping it on another thread would set that thread's CPUs:
 ///
 /// ```compile_fail,E0277
-/// let pinned = annulus::affinity::pin(0).unwrap();
+/// let pinned = annulus_kernel::affinity::pin(0).unwrap();
 /// std::thread::spawn(move || drop(pinned));
 /// ```
 ///
 /// ```
-/// use annulus::affinity::{allowed, pin};
+/// use annulus_kernel::affinity::{allowed, pin};
 ///
 /// let before = allowed()?;
 /// let pinned = pin(before[0])?;
