@@ -29,7 +29,7 @@ fn main() -> io::Result<()> {
     let address = std::env::args().nth(1).unwrap_or("0.0.0.0:8080".into());
     let data = PathBuf::from(std::env::var_os("DATA").unwrap_or("/data".into()));
     let dataset = Arc::new(read(&data.join("dataset.json"))?);
-    let shards = annulus::affinity::allowed()?.len();
+    let shards = annulus::shards::cpus()?.len();
     let options = ListenOptions::new().backlog(BACKLOG);
     let listener = ShardedListener::bind(address, &options, shards, Spread::Hash)?;
     eprintln!("listening on {}", listener.local_addr());

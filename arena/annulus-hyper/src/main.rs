@@ -22,7 +22,7 @@ const MAX_NUMBER_BYTES: usize = 64;
 
 fn main() -> io::Result<()> {
     let address = std::env::args().nth(1).unwrap_or("0.0.0.0:8080".into());
-    let shards = annulus::affinity::allowed()?.len();
+    let shards = annulus::shards::cpus()?.len();
     let options = ListenOptions::new().backlog(BACKLOG);
     let listener = ShardedListener::bind(address, &options, shards, Spread::Hash)?;
     eprintln!("listening on {}", listener.local_addr());

@@ -28,7 +28,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 fn main() -> io::Result<()> {
     let address = std::env::args().nth(1).unwrap_or("0.0.0.0:8080".into());
     let dataset = Arc::new(Dataset::read()?);
-    let shards = annulus::affinity::allowed()?.len();
+    let shards = annulus::shards::cpus()?.len();
     let options = ListenOptions::new().backlog(BACKLOG);
     let listener = ShardedListener::bind(address, &options, shards, Spread::Hash)?;
     eprintln!("listening on {}", listener.local_addr());
@@ -50,7 +50,7 @@ async fn serve(mut stream: TcpStream, mut connection: Connection) -> io::Result<
     let (mut answers, mut wanted) = (Vec::new(), 1);
     while connection.is_open() {
         // Requests are parsed in the memory into which the kernel received them.
-        let received = stream.peek(wanted).await?;
+        let received = stream.fill_at_least(wanted).await?;
         if received.len() < wanted {
             return Ok(());
         }
