@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Checks the contenders of `bench reads` and `bench kv` in a directory: gives each of them jobs, and compares the replies of
-the servers with the file, in each mode.
+"""Checks the contenders of `bench reads`, `bench kv` and `bench log` in a directory: gives each of them jobs, compares the
+replies of the servers with the file, in each mode, and appends records to the logs.
 
     check_storage.py DIRECTORY
 
@@ -12,12 +12,18 @@ import os
 import pathlib
 import re
 import socket
+import struct
 import subprocess
 import sys
 import tempfile
 
-MODES = {"annulus": [[], ["epoll"]], "tokio": [[], ["fs"]], "storage-liburing": [[], ["turn"], ["fixed"]]}
+MODES = {
+    "annulus": [[], ["epoll"]],
+    "tokio": [[], ["fs"]],
+    "storage-liburing": [[], ["turn"], ["fixed"], ["fixed-file"], ["fixed-buffers"]],
+}
 NO_SERVER = ("threads", "storage-liburing")
+LOGS = ("compio", "threads", "tokio")
 SERVICES = ("direct-1", "direct-4", "warm-1", "warm-4")
 JOBS = ("direct 1 0.05", "cold 4 0.05", "warm 32 0.05", "direct 32 0.05")
 BLOCK, BLOCKS = 4096, 1024
@@ -63,9 +69,40 @@ def replies(address, content):
     return None
 
 
+def appended(address, directory):
+    """Returns what is wrong with a log in this directory, or None."""
+    records = [(7, 1, b"a" * 5000), (7, 2, b""), (8, 1, b"b\n"), (7, 2, b"again"), (8, 5, b"early")]
+    wanted = b"OK 7 1\nOK 7 2\nOK 8 1\nOK 7 2\nERR 8 5 comes too early; send 2\n"
+    with socket.create_connection(address, PATIENCE) as stream:
+        stream.settimeout(PATIENCE)
+        request = b"".join(b"APPEND %d %d %d\n%s" % (*names, len(text), text) for *names, text in records)
+        # In two pieces, so that a request is incomplete.
+        stream.sendall(request[:3000])
+        stream.sendall(request[3000:])
+        got = b""
+        while len(got) < len(wanted) and (more := stream.recv(BLOCK)):
+            got += more
+    (segment,) = pathlib.Path(directory).iterdir()
+    content = segment.read_bytes()
+    headers = b"".join(content[at + 4 : at + 24] for at in (0, 5024, 5048))
+    names = struct.pack("<IQQIQQIQQ", 5000, 7, 1, 0, 7, 2, 2, 8, 1)
+    if got != wanted or len(content) != 5074 or headers != names:
+        return f"answers {got}, a file of {len(content)} bytes"
+    return None
+
+
 def check_kv(program, mode, site, service, content):
     """Returns why a server fails, or None, and whether this machine has what it needs."""
-    command = [program, "kv", "0", site, service, *mode]
+    return check_server([program, "kv", "0", site, service, *mode], lambda address: replies(address, content))
+
+
+def check_log(program, directory):
+    """Returns why a log fails, or None, and whether this machine has what it needs."""
+    os.mkdir(directory)
+    return check_server([program, "log", "0", directory], lambda address: appended(address, directory))
+
+
+def check_server(command, check):
     server = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     try:
         line = server.stderr.readline()
@@ -73,7 +110,7 @@ def check_kv(program, mode, site, service, content):
         if not ready:
             server.wait(PATIENCE)
             return line.strip(), server.returncode != UNAVAILABLE
-        return replies((ready[1], int(ready[2])), content), True
+        return check((ready[1], int(ready[2]))), True
     finally:
         server.kill()
         server.wait()
@@ -95,6 +132,8 @@ def main():
                 checks = [("reads", check_reads(program, mode, site))]
                 if program.name not in NO_SERVER:
                     checks += [(each, check_kv(program, mode, site, each, content)) for each in SERVICES]
+                if program.name in LOGS and not mode:
+                    checks.append(("log", check_log(program, os.path.join(site, program.name))))
                 for what, (why, can_run) in checks:
                     could_run |= can_run
                     failed |= can_run and why is not None

@@ -405,14 +405,17 @@ impl Log {
         }
         let end = at + bytes.len() as u64;
         tail.is_uncertain = true;
-        tail.file.write_all_at(bytes, at).await.0?;
         match self.config.mistake {
             Some(Mistake::AcknowledgeBeforeSync) => {
+                tail.file.write_all_at(bytes, at).await.0?;
                 let file = tail.file.clone();
                 annulus::spawn(async move { file.sync_data().await });
             }
-            Some(Mistake::IgnoreFailedSync) => _ = tail.file.sync_data().await,
-            _ => tail.file.sync_data().await?,
+            Some(Mistake::IgnoreFailedSync) => {
+                tail.file.write_all_at(bytes, at).await.0?;
+                _ = tail.file.sync_data().await;
+            }
+            _ => tail.file.write_durable_at(bytes, at).await.0?,
         }
         tail.is_uncertain = false;
         self.segments.borrow_mut().last_mut().expect("a segment").len = end;

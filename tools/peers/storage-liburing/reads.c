@@ -4,7 +4,7 @@
  * One thread keeps the reads in flight, and reads the clock once per read, as the other contenders do. It submits as
  * annulus does: an eighth of the reads in flight together, but at least two, and from 64 in flight on all of a turn. In the
  * mode "turn" it submits all of a turn together whatever is in flight. In the mode "fixed" it batches as annulus does, with
- * a registered file and registered buffers.
+ * a registered file and registered buffers; in "fixed-file" and "fixed-buffers" with one of them.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -93,7 +93,7 @@ static void set_up(struct io_uring *ring)
 /* The state of all reads: the ring, the memory and the file. */
 struct reads {
     struct io_uring ring;
-    bool fixed, turn;
+    bool fixed_file, fixed_buffers, turn;
     char *memory;
     int file;
     uint64_t blocks, next;
@@ -105,12 +105,13 @@ static void queue(struct reads *all, unsigned slot, uint64_t time)
     struct io_uring_sqe *entry = io_uring_get_sqe(&all->ring);
     uint64_t offset = ((all->next++ * 0x9e3779b1) & (all->blocks - 1)) * BLOCK;
     char *block = all->memory + (size_t)slot * BLOCK;
-    if (all->fixed) {
-        io_uring_prep_read_fixed(entry, 0, block, BLOCK, offset, 0);
+    int file = all->fixed_file ? 0 : all->file;
+    if (all->fixed_buffers)
+        io_uring_prep_read_fixed(entry, file, block, BLOCK, offset, 0);
+    else
+        io_uring_prep_read(entry, file, block, BLOCK, offset);
+    if (all->fixed_file)
         entry->flags |= IOSQE_FIXED_FILE;
-    } else {
-        io_uring_prep_read(entry, all->file, block, BLOCK, offset);
-    }
     entry->user_data = slot;
     all->began[slot] = time;
 }
@@ -210,18 +211,23 @@ int main(int count, char **arguments)
 {
     static struct reads all;
     if (count < 3 || count > 4 || strcmp(arguments[1], "reads")) {
-        fprintf(stderr, "usage: storage-liburing reads SITE [fixed|turn]\n");
+        fprintf(stderr, "usage: storage-liburing reads SITE [fixed|fixed-file|fixed-buffers|turn]\n");
         return 2;
     }
-    all.fixed = count == 4 && !strcmp(arguments[3], "fixed");
-    all.turn = count == 4 && !strcmp(arguments[3], "turn");
+    const char *mode = count == 4 ? arguments[3] : "";
+    bool fixed = !strcmp(mode, "fixed");
+    all.fixed_file = fixed || !strcmp(mode, "fixed-file");
+    all.fixed_buffers = fixed || !strcmp(mode, "fixed-buffers");
+    all.turn = !strcmp(mode, "turn");
+    if (*mode && !all.fixed_file && !all.fixed_buffers && !all.turn)
+        fail(mode, EINVAL, 2);
     all.memory = aligned_alloc(BLOCK, (size_t)MAX_DEPTH * BLOCK);
     if (!all.memory)
         fail("no memory", ENOMEM, 1);
     memset(all.memory, 0, (size_t)MAX_DEPTH * BLOCK);
     set_up(&all.ring);
     struct iovec memory = {all.memory, (size_t)MAX_DEPTH * BLOCK};
-    if (all.fixed && io_uring_register_buffers(&all.ring, &memory, 1))
+    if (all.fixed_buffers && io_uring_register_buffers(&all.ring, &memory, 1))
         fail("cannot register buffers", ENOMEM, 3);
     char line[256], cache[16];
     unsigned depth;
@@ -230,11 +236,11 @@ int main(int count, char **arguments)
         if (sscanf(line, "%15s %u %lf", cache, &depth, &seconds) != 3 || !depth || depth > MAX_DEPTH || seconds <= 0)
             fail(line, EINVAL, 2);
         prepare(&all, arguments[2], cache);
-        int error = all.fixed ? io_uring_register_files(&all.ring, &all.file, 1) : 0;
+        int error = all.fixed_file ? io_uring_register_files(&all.ring, &all.file, 1) : 0;
         if (error)
             fail("cannot register a file", -error, 3);
         run(&all, depth, (uint64_t)(seconds * 1e9));
-        if (all.fixed)
+        if (all.fixed_file)
             io_uring_unregister_files(&all.ring);
         close(all.file);
     }

@@ -33,7 +33,7 @@ const CLIENT_OVERHEAD: Duration = Duration::from_millis(80);
 
 /// The files that come with the lab, by name: published tables, and comparisons with other
 /// programs.
-const CATALOGUE: [(&str, &str); 24] = [
+const CATALOGUE: [(&str, &str); 25] = [
     ("bench-echo", include_str!("../../catalogue/bench-echo.toml")),
     ("fibers", include_str!("../../catalogue/fibers.toml")),
     ("file", include_str!("../../catalogue/file.toml")),
@@ -56,6 +56,7 @@ const CATALOGUE: [(&str, &str); 24] = [
     ("kv", include_str!("../../catalogue/kv.toml")),
     ("arrival", include_str!("../../catalogue/arrival.toml")),
     ("kv-arrival", include_str!("../../catalogue/kv-arrival.toml")),
+    ("log", include_str!("../../catalogue/log.toml")),
     ("clients", include_str!("../../catalogue/clients.toml")),
     ("clients-h2", include_str!("../../catalogue/clients-h2.toml")),
 ];
@@ -492,6 +493,7 @@ mod tests {
             ("kv", 5, 8, "tokio"),
             ("arrival", 6, 6, "tokio"),
             ("kv-arrival", 5, 6, "tokio"),
+            ("log", 5, 3, "tokio"),
             ("clients", 4, 8, "annulus"),
             ("clients-h2", 2, 6, "annulus"),
         ];

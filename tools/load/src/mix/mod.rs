@@ -16,7 +16,8 @@ use std::sync::Arc;
 /// The maximum length of a message on a stream: 64 MiB.
 pub const MAX_MESSAGE_BYTES: usize = 64 << 20;
 
-/// The values of the fields in one client's requests. Equal seeds give equal requests.
+/// The values of the fields in one client's requests. Equal seeds give equal requests, unless these
+/// have the field `{client-id}`.
 ///
 /// ```
 /// use annulus_load::{FieldValues, Template};
@@ -35,6 +36,8 @@ pub const MAX_MESSAGE_BYTES: usize = 64 << 20;
 pub struct FieldValues {
     client: u64,
     clients: u64,
+    /// A random number above 0, whatever the seed.
+    id: u64,
     number: u64,
     random: Rng,
     data: Option<Arc<DataRows>>,
@@ -54,6 +57,7 @@ impl FieldValues {
         FieldValues {
             client: client as u64,
             clients: clients as u64,
+            id: fastrand::u64(1..),
             number: client as u64,
             random,
             data: None,
@@ -83,6 +87,11 @@ impl FieldValues {
     /// Returns the number of the request, which is unique in the run.
     pub fn number(&self) -> u64 {
         self.number
+    }
+
+    /// Returns the number of the request among those of the client, from 1.
+    pub(crate) fn number_of_client(&self) -> u64 {
+        self.number / self.clients.max(1) + 1
     }
 
     /// Draws a request from a mix, or takes the next one in order, and returns its index.

@@ -17,6 +17,8 @@ const TEXT_ALPHABET: &[u8; 64] =
 /// |---|---|
 /// | `{n}` | the number of the request, from 0, which no other request of the run has |
 /// | `{client}` | the number of the client, from 0 |
+/// | `{client-n}` | the number of the request among those of its client, from 1 |
+/// | `{client-id}` | a random number of the client; the only field that does not depend on the seed |
 /// | `{random A B}` | a random number from A to B, uniformly distributed |
 /// | `{hex N}` | N random hexadecimal digits |
 /// | `{text N}` | N random characters of `a`–`z`, `A`–`Z`, `0`–`9`, `-` and `_` |
@@ -46,6 +48,8 @@ enum Part {
     Text(Vec<u8>),
     Number,
     Client,
+    ClientNumber,
+    ClientId,
     Random(u64, u64),
     Hex(u64),
     Characters(u64),
@@ -56,7 +60,8 @@ enum Part {
 }
 
 /// The names of built-in fields, which no column may have.
-pub(super) const FIELD_NAMES: [&str; 5] = ["n", "client", "random", "hex", "text"];
+pub(super) const FIELD_NAMES: [&str; 7] =
+    ["n", "client", "client-n", "client-id", "random", "hex", "text"];
 
 impl Template {
     /// Creates a template without fields. Braces are ordinary bytes.
@@ -146,6 +151,8 @@ impl Template {
                 Part::Text(ref text) => out.extend_from_slice(text),
                 Part::Number => write_number(values.number(), out),
                 Part::Client => write_number(values.client(), out),
+                Part::ClientNumber => write_number(values.number_of_client(), out),
+                Part::ClientId => write_number(values.id, out),
                 Part::Column(column) => {
                     let data = values.data.as_ref().expect("a column exists without data");
                     out.extend_from_slice(data.value(values.row, column));
@@ -188,6 +195,8 @@ fn parse_field(field: &str, columns: &[String]) -> Result<Part, String> {
     match words.as_slice() {
         ["n"] => Ok(Part::Number),
         ["client"] => Ok(Part::Client),
+        ["client-n"] => Ok(Part::ClientNumber),
+        ["client-id"] => Ok(Part::ClientId),
         ["random", least, most] => match (number(least)?, number(most)?) {
             (least, most) if least <= most => Ok(Part::Random(least, most)),
             _ => Err("ends before it starts: write the smaller number first".into()),
@@ -200,8 +209,8 @@ fn parse_field(field: &str, columns: &[String]) -> Result<Part, String> {
         _ => {
             let columns: String = columns.iter().map(|name| format!(", {{{name}}}")).collect();
             Err(format!(
-                "is unknown: write {{n}}, {{client}}, {{random 1 100}}, {{hex 8}}, \
-                 {{text 8}}{columns}, or {{{{ for a brace"
+                "is unknown: write {{n}}, {{client}}, {{client-n}}, {{client-id}}, \
+                 {{random 1 100}}, {{hex 8}}, {{text 8}}{columns}, or {{{{ for a brace"
             ))
         }
     }
@@ -237,7 +246,7 @@ mod tests {
 
     #[test]
     fn template_fields_are_replaced() {
-        assert_eq!(written("a {n} b{client}"), "a 7 b2");
+        assert_eq!(written("a {n} b{client} {client-n}"), "a 7 b2 2");
         assert_eq!(written("{{n} } {{{n}}"), "{n} } {7}");
         assert_eq!(written("{random 5 5}-{ n }"), "5-7");
         let hex = written("{hex 12}");
@@ -248,6 +257,24 @@ mod tests {
             "{text}"
         );
         assert_eq!(written("{text 0}ü"), "ü");
+    }
+
+    #[test]
+    fn client_id_is_constant_and_differs_from_client_to_client() {
+        let mut ids = [0, 1].map(|client| {
+            let template: Template = "{client-id} ".parse().unwrap();
+            let (mut values, mut out) = (FieldValues::new(1, client, 2), Vec::new());
+            for _ in 0..3 {
+                template.write(&mut values, &mut out);
+                values.next_request();
+            }
+            let text = String::from_utf8(out).unwrap();
+            let ids: Vec<u64> = text.split_whitespace().map(|id| id.parse().unwrap()).collect();
+            assert!(ids.len() == 3 && ids.iter().all(|id| *id == ids[0]), "{text}");
+            ids[0]
+        });
+        ids.sort_unstable();
+        assert!(0 < ids[0] && ids[0] < ids[1]);
     }
 
     #[test]

@@ -1,5 +1,7 @@
-//! Common parts of the contenders of `bench reads` and `bench kv`: arguments, jobs, blocks of
+//! Common parts of the contenders of `bench reads`, `bench kv` and `bench log`: arguments, jobs, blocks of
 //! memory, and the measurement of a job. The contract is in ../../README.md.
+
+pub mod log;
 
 use std::fs::File;
 use std::io::{self, BufRead, Error, ErrorKind, Read};
@@ -48,6 +50,8 @@ pub enum Task {
     Reads(Reads),
     /// Serve `bench kv`.
     Kv(Kv),
+    /// Serve `bench log`.
+    Log(log::Place),
 }
 
 pub struct Reads {
@@ -63,8 +67,8 @@ pub struct Kv {
     pub pieces: usize,
 }
 
-const USAGE: &str = "usage: PROGRAM reads SITE [MODE], or PROGRAM kv PORT SITE SERVICE [MODE], where SERVICE is \
-    direct-1, direct-4, warm-1 or warm-4";
+const USAGE: &str = "usage: PROGRAM reads SITE [MODE], PROGRAM kv PORT SITE SERVICE [MODE], where SERVICE is \
+    direct-1, direct-4, warm-1 or warm-4, or PROGRAM log PORT DIRECTORY";
 
 /// Parses the arguments. The last one may be one of these modes.
 pub fn task(modes: &[&str]) -> Result<(Task, Option<String>), ExitCode> {
@@ -101,6 +105,11 @@ fn parse(modes: &[&str]) -> io::Result<(Task, Option<String>)> {
             let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
             Task::Kv(Kv { address, path, blocks, direct, pieces })
         }
+        ["log", port, dir] => {
+            let port = port.parse().map_err(|_| wrong())?;
+            let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+            Task::Log(log::Place { address, dir: dir.into() })
+        }
         _ => return Err(wrong()),
     };
     Ok((task, mode))
@@ -130,6 +139,11 @@ impl Kv {
         let bytes = BLOCK / self.pieces;
         index * bytes..(index + 1) * bytes
     }
+}
+
+/// Refuses a task that this program does not have.
+pub fn unserved() -> io::Result<()> {
+    Err(Error::new(ErrorKind::InvalidInput, "this program has no such server"))
 }
 
 /// Prints the error in one line, and returns the exit code.

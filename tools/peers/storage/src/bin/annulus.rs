@@ -11,7 +11,8 @@ use annulus::net::{ListenOptions, TcpStream};
 use annulus::{DriverChoice, Runtime, time};
 use listen::Address;
 use peer_storage::{
-    BACKLOG, BLOCK, Cache, Job, Kv, REQUEST, SHORTAGE, Task, announce, ended, ring, task, whole,
+    BACKLOG, BLOCK, Cache, Job, Kv, REQUEST, SHORTAGE, Task, announce, ended, ring, task, unserved,
+    whole,
 };
 
 fn main() -> ExitCode {
@@ -24,6 +25,7 @@ fn main() -> ExitCode {
     let ran = match task {
         Task::Reads(reads) => reads.answer(|job| run(&mut runtime, job)),
         Task::Kv(kv) => runtime.block_on(serve(kv)),
+        Task::Log(_) => unserved(),
     };
     ran.map_or_else(|error| ended("annulus", error), |()| ExitCode::SUCCESS)
 }

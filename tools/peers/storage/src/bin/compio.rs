@@ -1,9 +1,10 @@
 //! The storage contender on compio, on io_uring and one thread: file reads with a task per read in
-//! flight, and a block server with a task per connection. The ring has the flags that compio's
-//! documentation recommends.
+//! flight, and servers of blocks and of a log with a task per connection. The ring has the flags
+//! that compio's documentation recommends.
 
 use std::io::{self, Error};
 use std::mem::MaybeUninit;
+use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -12,14 +13,16 @@ use compio::BufResult;
 use compio::buf::{IntoInner, IoBuf, IoBufExt, IoBufMut, SetLen};
 use compio::driver::ProactorBuilder;
 use compio::fs::{File, OpenOptions};
-use compio::io::{AsyncReadAt, AsyncReadExt, AsyncWriteExt};
+use compio::io::{AsyncReadAt, AsyncReadExt, AsyncWriteAtExt, AsyncWriteExt};
 use compio::net::{TcpListener, TcpSocket, TcpStream};
 use compio::runtime::{Runtime, RuntimeBuilder};
 use compio::{runtime, time};
 use listen::Address;
+use peer_storage::log::{self, Append, INPUT, Outcome, Place, QUEUE, Records, Segments};
 use peer_storage::{
     BACKLOG, Block, Job, Kv, REQUEST, SHORTAGE, Task, announce, ended, ring, task, whole,
 };
+use tokio::sync::{mpsc, oneshot};
 
 /// A block as memory for compio. All of it always counts as initialised.
 struct Memory(Box<Block>);
@@ -54,6 +57,7 @@ fn main() -> ExitCode {
     let ran = match task {
         Task::Reads(reads) => reads.answer(|job| run(&runtime, job)),
         Task::Kv(kv) => runtime.block_on(serve(kv)),
+        Task::Log(place) => runtime.block_on(serve_log(place)),
     };
     ran.map_or_else(|error| ended("compio", error), |()| ExitCode::SUCCESS)
 }
@@ -83,12 +87,17 @@ async fn read_at(file: &File, memory: Memory, offset: u64) -> io::Result<Memory>
     Ok(memory)
 }
 
-async fn serve(kv: Kv) -> io::Result<()> {
+async fn listener(address: SocketAddr) -> io::Result<TcpListener> {
     let socket = TcpSocket::new_v4().await?;
     socket.set_reuseaddr(true)?;
-    socket.bind(kv.address).await?;
-    let listener: TcpListener = socket.listen(BACKLOG).await?;
+    socket.bind(address).await?;
+    let listener = socket.listen(BACKLOG).await?;
     announce(&Address::Tcp(listener.local_addr()?));
+    Ok(listener)
+}
+
+async fn serve(kv: Kv) -> io::Result<()> {
+    let listener = listener(kv.address).await?;
     let mut options = OpenOptions::new();
     let file = options.read(true).custom_flags(kv.flags()).open(&kv.path).await?;
     let kv = Rc::new(kv);
@@ -116,4 +125,81 @@ async fn connection(mut stream: TcpStream, file: File, kv: Rc<Kv>) -> io::Result
             memory = slice.into_inner();
         }
     }
+}
+
+type Answer = oneshot::Sender<Outcome>;
+
+async fn serve_log(place: Place) -> io::Result<()> {
+    let (queue, appends) = mpsc::channel(QUEUE);
+    runtime::spawn(async move {
+        let ended_with = write(Segments::new(place.dir), appends).await;
+        ended("compio", ended_with.err().unwrap_or_else(|| Error::other("the log has ended")));
+        std::process::exit(1)
+    })
+    .detach();
+    let listener = listener(place.address).await?;
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) => runtime::spawn(producer(stream, queue.clone())).detach(),
+            Err(_) => time::sleep(SHORTAGE).await,
+        }
+    }
+}
+
+async fn producer(mut stream: TcpStream, queue: mpsc::Sender<Append<Answer>>) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    let (mut input, mut waiting, mut answers) = (Vec::with_capacity(INPUT), Vec::new(), Vec::new());
+    loop {
+        if input.len() == input.capacity() {
+            input.reserve(input.len());
+        }
+        let BufResult(received, buffer) = stream.append(input).await;
+        input = buffer;
+        if received? == 0 {
+            return Ok(());
+        }
+        let mut used = 0;
+        while let Some(request) = log::parse(&input[used..])? {
+            let (answer, answered) = oneshot::channel();
+            queue.send(request.append(answer)).await.map_err(Error::other)?;
+            waiting.push((request.producer, request.sequence, answered));
+            used += request.bytes;
+        }
+        input.drain(..used);
+        for (producer, sequence, answered) in waiting.drain(..) {
+            log::answer(&mut answers, producer, sequence, answered.await.map_err(Error::other)?);
+        }
+        let BufResult(sent, bytes) = stream.write_all(answers).await;
+        sent?;
+        answers = bytes;
+        answers.clear();
+    }
+}
+
+/// Stores queued appends. Those that wait together are synced together.
+async fn write(
+    mut segments: Segments,
+    mut queue: mpsc::Receiver<Append<Answer>>,
+) -> io::Result<()> {
+    let (mut records, mut file) = (Records::default(), None);
+    while let Some(first) = queue.recv().await {
+        let mut batch = records.batch(first, || queue.try_recv().ok());
+        if let Some(path) = segments.next() {
+            file = Some(File::create(path).await?);
+            segments.sync_names()?;
+        }
+        let file = file.as_mut().expect("the first batch creates a segment");
+        let bytes = std::mem::take(&mut batch.bytes);
+        if !bytes.is_empty() {
+            let BufResult(written, bytes) = file.write_all_at(bytes, segments.end).await;
+            written?;
+            file.sync_data().await?;
+            segments.end += bytes.len() as u64;
+        }
+        for (answer, outcome) in batch.answers() {
+            // A producer that has left needs no answer.
+            _ = answer.send(outcome);
+        }
+    }
+    Ok(())
 }

@@ -14,7 +14,8 @@ use monoio::io::{AsyncReadRentExt, AsyncWriteRentExt};
 use monoio::net::{ListenerOpts, TcpListener, TcpStream};
 use monoio::{IoUringDriver, RuntimeBuilder, time};
 use peer_storage::{
-    BACKLOG, BLOCK, Block, Job, Kv, REQUEST, SHORTAGE, Task, announce, ended, ring, task, whole,
+    BACKLOG, BLOCK, Block, Job, Kv, REQUEST, SHORTAGE, Task, announce, ended, ring, task, unserved,
+    whole,
 };
 
 /// A block as memory for monoio. All of it always counts as initialised.
@@ -54,6 +55,7 @@ fn main() -> ExitCode {
     let ran = match task {
         Task::Reads(reads) => reads.answer(|job| runtime.block_on(run(job))),
         Task::Kv(kv) => runtime.block_on(serve(kv)),
+        Task::Log(_) => unserved(),
     };
     ran.map_or_else(|error| ended("monoio", error), |()| ExitCode::SUCCESS)
 }

@@ -1,22 +1,25 @@
-//! The storage contender on tokio, on one thread: file reads with a task per read in flight, and a
-//! block server with a task per connection. Each read is a plain call in `spawn_blocking`. With the
-//! mode `fs`, the cold and warm reads of jobs are calls of `tokio::fs`, which needs a file per task
-//! because of its cursor. `tokio::fs` has no aligned memory, so direct reads are always plain
-//! calls.
+//! The storage contender on tokio, on one thread: file reads with a task per read in flight, and
+//! servers of blocks and of a log with a task per connection. Each read or durable write is a plain
+//! call in `spawn_blocking`. With the mode `fs`, the cold and warm reads of jobs are calls of
+//! `tokio::fs`, which needs a file per task because of its cursor. `tokio::fs` has no aligned memory,
+//! so direct reads are always plain calls.
 
 use std::fs::File;
 use std::io::{self, Error, SeekFrom};
+use std::net::SocketAddr;
 use std::os::unix::fs::FileExt;
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use listen::Address;
+use peer_storage::log::{self, Append, INPUT, Outcome, Place, QUEUE, Records, Writer};
 use peer_storage::{
     BACKLOG, Block, Cache, Job, Kv, REQUEST, SHORTAGE, Task, announce, ended, must, task, whole,
 };
 use tokio::io::{AsyncReadExt, AsyncSeekExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::runtime::{Builder, Runtime};
+use tokio::sync::{mpsc, oneshot};
 use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time;
 
@@ -33,6 +36,7 @@ fn main() -> ExitCode {
             Cache::Cold | Cache::Warm => run(&runtime, job),
         }),
         Task::Kv(kv) => runtime.block_on(serve(kv)),
+        Task::Log(place) => runtime.block_on(serve_log(place)),
     };
     ran.map_or_else(|error| ended("tokio", error), |()| ExitCode::SUCCESS)
 }
@@ -81,12 +85,17 @@ fn all(
     })
 }
 
-async fn serve(kv: Kv) -> io::Result<()> {
+fn listener(address: SocketAddr) -> io::Result<TcpListener> {
     let socket = TcpSocket::new_v4()?;
     socket.set_reuseaddr(true)?;
-    socket.bind(kv.address)?;
-    let listener: TcpListener = socket.listen(BACKLOG as u32)?;
+    socket.bind(address)?;
+    let listener = socket.listen(BACKLOG as u32)?;
     announce(&Address::Tcp(listener.local_addr()?));
+    Ok(listener)
+}
+
+async fn serve(kv: Kv) -> io::Result<()> {
+    let listener = listener(kv.address)?;
     let (file, kv) = (Arc::new(kv.open()?), Arc::new(kv));
     loop {
         match listener.accept().await {
@@ -106,4 +115,59 @@ async fn connection(mut stream: TcpStream, file: Arc<File>, kv: Arc<Kv>) -> io::
             stream.write_all(&block.0[kv.piece(piece)]).await?;
         }
     }
+}
+
+type Answer = oneshot::Sender<Outcome>;
+
+async fn serve_log(place: Place) -> io::Result<()> {
+    let (queue, appends) = mpsc::channel(QUEUE);
+    tokio::spawn(async {
+        let ended_with = write(Writer::new(place.dir), appends).await;
+        ended("tokio", ended_with.err().unwrap_or_else(|| Error::other("the log has ended")));
+        std::process::exit(1)
+    });
+    let listener = listener(place.address)?;
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) => drop(tokio::spawn(producer(stream, queue.clone()))),
+            Err(_) => time::sleep(SHORTAGE).await,
+        }
+    }
+}
+
+async fn producer(mut stream: TcpStream, queue: mpsc::Sender<Append<Answer>>) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    let (mut input, mut waiting, mut answers) = (Vec::with_capacity(INPUT), Vec::new(), Vec::new());
+    while stream.read_buf(&mut input).await? > 0 {
+        let mut used = 0;
+        while let Some(request) = log::parse(&input[used..])? {
+            let (answer, answered) = oneshot::channel();
+            queue.send(request.append(answer)).await.map_err(Error::other)?;
+            waiting.push((request.producer, request.sequence, answered));
+            used += request.bytes;
+        }
+        input.drain(..used);
+        for (producer, sequence, answered) in waiting.drain(..) {
+            log::answer(&mut answers, producer, sequence, answered.await.map_err(Error::other)?);
+        }
+        stream.write_all(&answers).await?;
+        answers.clear();
+    }
+    Ok(())
+}
+
+/// Stores queued appends. Those that wait together are synced together.
+async fn write(mut writer: Writer, mut queue: mpsc::Receiver<Append<Answer>>) -> io::Result<()> {
+    let mut records = Records::default();
+    while let Some(first) = queue.recv().await {
+        let batch = records.batch(first, || queue.try_recv().ok());
+        let store = move || writer.store(&batch.bytes).map(|()| (writer, batch));
+        let (stored, batch) = spawn_blocking(store).await.map_err(Error::other)??;
+        writer = stored;
+        for (answer, outcome) in batch.answers() {
+            // A producer that has left needs no answer.
+            _ = answer.send(outcome);
+        }
+    }
+    Ok(())
 }
