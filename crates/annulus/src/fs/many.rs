@@ -5,7 +5,6 @@ use super::file::{File, check_offset};
 use super::transfer::{Read, Write};
 use crate::bytes::buf::{IoBuf, IoBufMut};
 use crate::errors::copy_of;
-use crate::file_policy::Class;
 use crate::tasks::consume_budget;
 use std::io;
 
@@ -61,10 +60,7 @@ impl File {
             let (answer, mut args) = call.finish(&self.open.core).await;
             let answer = match answer {
                 Ok(count) => Ok(args.filled(count)),
-                Err(error) => {
-                    let (address, len) = (args.buf.as_ptr() as usize, args.buf.bytes_total());
-                    Err(self.explain(error, Class::Read, address, len, args.offset).await)
-                }
+                Err(error) => Err(self.explain_read(error, &mut args).await),
             };
             ended.push((answer, args.buf));
         }
@@ -102,10 +98,7 @@ impl File {
             let (answer, args) = call.finish(&self.open.core).await;
             let answer = match answer {
                 Ok(count) => Ok(count as usize),
-                Err(error) => {
-                    let (address, len) = (args.buf.as_ptr() as usize, args.buf.bytes_init());
-                    Err(self.explain(error, Class::Write, address, len, args.offset).await)
-                }
+                Err(error) => Err(self.explain_write(error, &args).await),
             };
             ended.push((answer, args.buf));
         }

@@ -189,11 +189,7 @@ impl File {
         };
         match answer {
             Ok(count) => (Ok(count), args),
-            Err(error) => {
-                let len = args.buf.bytes_total() - args.done;
-                let address = args.buf.as_ptr() as usize + args.done;
-                (Err(self.explain(error, Class::Read, address, len, args.offset).await), args)
-            }
+            Err(error) => (Err(self.explain_read(error, &mut args).await), args),
         }
     }
 
@@ -231,12 +227,32 @@ impl File {
         };
         match answer {
             Ok(count) => (Ok(count), args),
-            Err(error) => {
-                let len = args.buf.bytes_init() - args.done;
-                let address = args.buf.as_ptr() as usize + args.done;
-                (Err(self.explain(error, Class::Write, address, len, args.offset).await), args)
-            }
+            Err(error) => (Err(self.explain_write(error, &args).await), args),
         }
+    }
+
+    /// [Explains](Self::explain) the error of a read.
+    #[cold]
+    pub(super) async fn explain_read<B: IoBufMut>(
+        &self,
+        error: io::Error,
+        args: &mut Read<B>,
+    ) -> io::Error {
+        let len = args.buf.bytes_total() - args.done;
+        let address = args.buf.as_ptr() as usize + args.done;
+        self.explain(error, Class::Read, address, len, args.offset).await
+    }
+
+    /// [Explains](Self::explain) the error of a write.
+    #[cold]
+    pub(super) async fn explain_write<B: IoBuf>(
+        &self,
+        error: io::Error,
+        args: &Write<B>,
+    ) -> io::Error {
+        let len = args.buf.bytes_init() - args.done;
+        let address = args.buf.as_ptr() as usize + args.done;
+        self.explain(error, Class::Write, address, len, args.offset).await
     }
 
     /// Waits until no call at the cursor is in flight off the loop, and blocks further calls until
