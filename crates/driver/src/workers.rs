@@ -2,7 +2,8 @@
 //! these threads, not the loop.
 //!
 //! A thread starts only if a call finds all others busy. An eventfd tells the driver that calls
-//! have ended. Calls that may wait for another process go to a separate thread: see `poll_thread`.
+//! have ended. While reads and writes wait for a thread, that happens once per several calls, since
+//! each time costs as much as a short call. Calls that may wait for another process go to a separate thread: see `poll_thread`.
 //! Calls that may hang go to other threads: see `isolated`.
 #![allow(unsafe_code)]
 
@@ -23,9 +24,12 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::{self, JoinHandle};
 
-/// Maximum number of threads for calls that cannot hang. io_uring's own workers have the same
-/// limit.
-const MAX_WORKER_THREADS: usize = 4;
+/// Number of threads for calls that cannot hang, if as many calls are in flight. It is enough to keep
+/// a device busy, and few enough that 32 reads in flight leave some waiting: then no thread has to be
+/// woken for the next call.
+const USUAL_WORKER_THREADS: usize = 16;
+/// Maximum number of these threads, which is used while more calls wait than there are threads.
+const MAX_WORKER_THREADS: usize = 24;
 /// Bytes of stack per thread, which only makes system calls.
 const STACK_BYTES: usize = 64 * 1024;
 
@@ -34,10 +38,17 @@ const STACK_BYTES: usize = 64 * 1024;
 /// like a call that would block.
 pub const NO_THREAD: Errno = Errno::USERS;
 
+/// Returns the number of threads that may make calls while `threads` exist or make calls.
+fn allowed(waiting: usize, threads: usize) -> usize {
+    if waiting > threads { MAX_WORKER_THREADS } else { USUAL_WORKER_THREADS }
+}
+
 #[derive(Default)]
 struct WorkerQueues {
     jobs: VecDeque<FileJob>,
     done: Vec<Event>,
+    /// Whether the driver has been told of events in `done` since it last took them.
+    signalled: bool,
     threads: Vec<JoinHandle<()>>,
     /// Number of threads that are making a call.
     busy: usize,
@@ -108,8 +119,8 @@ impl Workers {
 
     fn submit_job(&self, job: FileJob) -> Result<(), Event> {
         let mut state = self.0.state();
-        if state.jobs.len() + state.busy >= state.threads.len()
-            && state.threads.len() < MAX_WORKER_THREADS
+        let WorkerQueues { threads, jobs, busy, .. } = &*state;
+        if jobs.len() + busy >= threads.len() && threads.len() < allowed(jobs.len(), threads.len())
         {
             match self.start(WorkerThreads::run_jobs) {
                 Ok(thread) => state.threads.push(thread),
@@ -118,7 +129,7 @@ impl Workers {
             }
         }
         state.jobs.push_back(job);
-        let wakes = state.idle > 0;
+        let wakes = state.idle > 0 && state.busy < allowed(state.jobs.len(), state.busy);
         state.idle -= usize::from(wakes);
         drop(state);
         if wakes {
@@ -169,10 +180,17 @@ impl Workers {
         true
     }
 
+    /// Makes [`done_fd`](Self::done_fd) unreadable, before events are taken. A loop that is told of
+    /// each signal, readable before or not, need not do that.
+    pub(crate) fn clear_signal(&self) {
+        self.0.done_fd.clear();
+    }
+
     /// Takes the events of calls that have ended.
     pub(crate) fn take_events(&self, events: &mut VecDeque<Event>) {
-        self.0.done_fd.clear();
-        events.extend(std::mem::take(&mut self.0.state().done));
+        let mut state = self.0.state();
+        state.signalled = false;
+        events.extend(state.done.drain(..));
     }
 }
 
@@ -216,21 +234,31 @@ impl WorkerThreads {
     }
 
     fn run_jobs(&self) {
-        while let Some(job) = self.next_job() {
+        let mut next = self.wait_for_job();
+        while let Some(job) = next {
             let result = job.run();
-            let mut state = self.state();
-            state.busy -= 1;
-            // Earlier events that have not been taken have already caused a signal.
-            let signals = state.done.is_empty();
-            state.done.push(job.end(result));
-            drop(state);
-            if signals {
-                self.notify_done();
-            }
+            next = self.end_job(job.end(result)).or_else(|| self.wait_for_job());
         }
     }
 
-    fn next_job(&self) -> Option<FileJob> {
+    /// Ends a call, and returns the next one if one is queued. Tells the driver of the end unless
+    /// more calls are queued than have ended and the next one ends soon: then more ends follow.
+    fn end_job(&self, event: Event) -> Option<FileJob> {
+        let mut state = self.state();
+        state.done.push(event);
+        let next = if state.closed { None } else { state.jobs.pop_front() };
+        state.busy -= usize::from(next.is_none());
+        let waits = state.done.len() <= state.jobs.len()
+            && next.as_ref().is_some_and(FileJob::moves_bytes_at_offset);
+        let signals = !waits && !std::mem::replace(&mut state.signalled, true);
+        drop(state);
+        if signals {
+            self.notify_done();
+        }
+        next
+    }
+
+    fn wait_for_job(&self) -> Option<FileJob> {
         let mut state = self.state();
         loop {
             if state.closed {
@@ -277,6 +305,7 @@ mod tests {
         let mut events = VecDeque::new();
         while events.len() < count {
             poll(&mut [PollFd::new(&workers.0.done_fd, PollFlags::IN)], None).unwrap();
+            workers.clear_signal();
             workers.take_events(&mut events);
         }
         events.into()
@@ -302,6 +331,33 @@ mod tests {
     }
 
     #[test]
+    fn reads_that_have_ended_are_reported_although_all_later_calls_wait() {
+        const READS: u32 = 20;
+        let workers = Workers::new().unwrap();
+        let (held, wanted) = held_lock("reported");
+        let lock = |slot| {
+            submit(&workers, slot, FileCall::Lock { fd: wanted.as_raw_fd(), operation: 2 });
+        };
+        (0..USUAL_WORKER_THREADS as u32 - 1).for_each(lock);
+        let file = std::fs::File::open("/proc/self/exe").unwrap();
+        let mut bytes = [[0; 4]; READS as usize];
+        for (slot, bytes) in (100..).zip(&mut bytes) {
+            let (fd, buffer) = (file.as_raw_fd(), bytes.as_mut_ptr());
+            submit(&workers, slot, FileCall::Read { fd, buffer, len: 4, offset: 0, nowait: false });
+        }
+        (200..240).for_each(lock);
+        let mut events = wait_for(&workers, READS as usize);
+        events.sort_by_key(|event| event.token.slot());
+        let slots: Vec<u32> = events.iter().map(|event| event.token.slot()).collect();
+        assert_eq!(slots, (100..100 + READS).collect::<Vec<_>>());
+        rustix::fs::flock(&held, FlockOperation::Unlock).unwrap();
+        assert_eq!(
+            wait_for(&workers, USUAL_WORKER_THREADS - 1 + 40).len(),
+            USUAL_WORKER_THREADS + 39
+        );
+    }
+
+    #[test]
     fn a_call_that_has_not_started_can_be_cancelled() {
         let workers = Workers::new().unwrap();
         // Calls that wait for a lock occupy every thread.
@@ -311,7 +367,7 @@ mod tests {
         let wanted = std::fs::File::open(&path).unwrap();
         std::fs::remove_file(path).unwrap();
         let call = FileCall::Lock { fd: wanted.as_raw_fd(), operation: 2 };
-        (0..=MAX_WORKER_THREADS).for_each(|slot| submit(&workers, slot as u32, call));
+        (0..=USUAL_WORKER_THREADS).for_each(|slot| submit(&workers, slot as u32, call));
         while workers.0.state().jobs.len() > 1 {
             thread::yield_now();
         }
@@ -321,7 +377,7 @@ mod tests {
         let cancelled = wait_for(&workers, 1);
         assert_eq!((cancelled[0].token, cancelled[0].result), (last, Err(Errno::CANCELED)));
         rustix::fs::flock(&held, FlockOperation::Unlock).unwrap();
-        assert!(wait_for(&workers, MAX_WORKER_THREADS).iter().all(|event| event.result == Ok(0)));
+        assert!(wait_for(&workers, USUAL_WORKER_THREADS).iter().all(|event| event.result == Ok(0)));
     }
 
     /// Submits a call that locks the given file, marked as a call that may hang.

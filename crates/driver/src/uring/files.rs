@@ -125,7 +125,9 @@ impl FileCalls {
     /// Takes the workers' events after a completion of the poll. Returns the entry of the next poll
     /// if the current one has ended.
     pub(super) fn workers_done(&mut self, more: bool) -> Option<SafeEntry> {
-        self.workers.as_ref()?.take_events(&mut self.ready_events);
+        let workers = self.workers.as_ref()?;
+        workers.clear_signal();
+        workers.take_events(&mut self.ready_events);
         self.polling = more;
         self.poll_workers()
     }

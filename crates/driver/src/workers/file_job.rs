@@ -40,6 +40,18 @@ impl FileJob {
         self.token
     }
 
+    /// Returns true for reads and writes at an offset. They wait for a device at most.
+    pub(super) fn moves_bytes_at_offset(&self) -> bool {
+        let is_transfer = matches!(
+            self.call,
+            FileCall::Read { .. }
+                | FileCall::ReadVector { .. }
+                | FileCall::Write { .. }
+                | FileCall::WriteVector { .. }
+        );
+        is_transfer && self.call.properties().cursor.is_none()
+    }
+
     /// If the call is made at a cursor, returns the descriptor and the readiness that the call may
     /// wait for.
     pub(super) fn awaited_readiness(&self) -> Option<(Fd, PollFlags)> {

@@ -181,7 +181,7 @@ impl WorkerThreads {
             };
             let mut state = self.state();
             state.isolated.ended(group);
-            let signals = event.is_some() && state.done.is_empty();
+            let signals = event.is_some() && !std::mem::replace(&mut state.signalled, true);
             state.done.extend(event);
             drop(state);
             if signals {
