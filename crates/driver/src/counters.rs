@@ -91,6 +91,8 @@ counters! {
     pub file_misses: u64,
     /// File calls made by the ring.
     pub file_ring: u64,
+    /// File calls made by the ring with a registered buffer; also counted in `file_ring`.
+    pub file_registered: u64,
     /// File calls made by worker threads.
     pub file_worker: u64,
     /// Datagrams that the kernel dropped because a socket's receive buffer was full.

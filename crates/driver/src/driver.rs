@@ -8,7 +8,7 @@ use crate::event::Event;
 use crate::op::{FileStart, MemoryOp, Op};
 use crate::pool::{Pool, PoolSize, ReceiveBudget};
 use crate::slots::Token;
-use crate::uring::Uring;
+use crate::uring::{BufferRegistry, Uring};
 use crate::wait::Wait;
 use crate::workers::FileJob;
 use annulus_kernel::file::FileCall;
@@ -274,6 +274,15 @@ impl Driver {
     #[inline]
     pub fn pool(&self) -> &Rc<Pool> {
         &self.common().pool
+    }
+
+    /// Returns the registry of the buffers that file calls may use as registered ones, if the
+    /// driver has one.
+    pub fn buffer_registry(&self) -> Option<&Rc<BufferRegistry>> {
+        match self {
+            Self::Uring(uring) => uring.buffer_registry(),
+            Self::Epoll(_) => None,
+        }
     }
 
     /// Creates the pool that datagrams are received into, unless it exists.

@@ -77,7 +77,7 @@ pub unsafe trait Kernel {
     ///
     /// # Safety
     /// `arg` must point to `count` items of the type that `what` expects, for as long as the kernel
-    /// may use them.
+    /// may use them; for a table of buffers, `count` is the size of the item in bytes.
     unsafe fn register(
         &self,
         ring: Fd,

@@ -49,6 +49,8 @@ pub enum Register {
     Probe = 8,
     Restrictions = 11,
     EnableRings = 12,
+    Buffers = 15,
+    BuffersUpdate = 16,
     IowqMaxWorkers = 19,
     RingFds = 20,
     UnregisterRingFds = 21,

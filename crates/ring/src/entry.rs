@@ -46,7 +46,7 @@ pub struct Entry {
     pub op_flags: u32,
     /// A number that each completion of the entry returns.
     pub user_data: u64,
-    /// The buffer group to select from.
+    /// The buffer group to select from, or the slot of a registered buffer.
     pub buf_group: u16,
     /// The id of registered credentials; zero for none.
     pub personality: u16,

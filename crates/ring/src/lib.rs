@@ -21,6 +21,7 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod buffer_ring;
+mod buffer_table;
 mod builder;
 mod completion;
 mod entry;
@@ -38,12 +39,16 @@ mod ring;
 /// Types of the layer below that appear in the signatures of this crate.
 pub use annulus_kernel::{Fd, IoVec, Kernel, file::FileCall};
 pub use buffer_ring::BufferRing;
+pub use buffer_table::BufferTable;
 pub use builder::RingBuilder;
 pub use completion::{Completion, CompletionFlags};
 pub use entry::{Entry, EntryFlags, SafeEntry};
 pub use error::{QueueFull, SetupError};
 pub use features::{Feature, Features};
 pub use filter::deny_setup;
-pub use params::{BufferRingSetup, KernelFeatures, RingUpdate, SetupFlags, SqPoll};
+pub use params::{
+    BufferRingSetup, BufferTableSetup, BufferTableUpdate, KernelFeatures, RingUpdate, SetupFlags,
+    SqPoll,
+};
 pub use probe::Probe;
 pub use ring::{Entered, Ring, Wait};

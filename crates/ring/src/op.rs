@@ -14,6 +14,7 @@ use crate::entry::{Entry, SafeEntry};
 use crate::opcode;
 use annulus_kernel::Fd;
 
+pub use crate::buffer_table::with_registered_buffer;
 pub use crate::opcode::file_entry;
 pub use recv::{Recv, RecvMsg, RecvMsgMulti, RecvMulti, RecvSelect};
 pub use rw::{Read, Write, Writev, rwf};

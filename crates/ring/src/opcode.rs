@@ -70,6 +70,8 @@ operations! {
     READV          = 1,   (5, 1),   File,      Completion;
     WRITEV         = 2,   (5, 1),   File,      Completion;
     FSYNC          = 3,   (5, 1),   File,      None;
+    READ_FIXED     = 4,   (5, 1),   File,      Completion;
+    WRITE_FIXED    = 5,   (5, 1),   File,      Completion;
     POLL_ADD       = 6,   (5, 1),   Always,    None;
     SENDMSG        = 9,   (5, 3),   Always,    Completion;
     RECVMSG        = 10,  (5, 3),   Optional,  Completion;

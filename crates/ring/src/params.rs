@@ -105,5 +105,38 @@ pub struct RingUpdate {
     pub data: u64,
 }
 
+/// `struct io_uring_rsrc_register`: a table of registered buffers.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+#[allow(missing_docs)]
+pub struct BufferTableSetup {
+    pub slots: u32,
+    pub flags: u32,
+    pub reserved: u64,
+    pub data: u64,
+    pub tags: u64,
+}
+
+impl BufferTableSetup {
+    /// `IORING_RSRC_REGISTER_SPARSE`: all slots are empty at first (5.19).
+    pub const SPARSE: u32 = 1 << 0;
+}
+
+/// `struct io_uring_rsrc_update2`: new buffers for slots of the table.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+#[allow(missing_docs)]
+pub struct BufferTableUpdate {
+    pub first_slot: u32,
+    pub reserved: u32,
+    /// The address of an [`IoVec`](annulus_kernel::IoVec) per slot.
+    pub data: u64,
+    pub tags: u64,
+    pub count: u32,
+    pub reserved2: u32,
+}
+
 const _: () = assert!(size_of::<BufferRingSetup>() == 40);
+const _: () = assert!(size_of::<BufferTableSetup>() == 32);
+const _: () = assert!(size_of::<BufferTableUpdate>() == 32);
 const _: () = assert!(size_of::<RingUpdate>() == 16);

@@ -1,6 +1,6 @@
 //! The kernel to simulate: the set-up flags it grants, its features and its operations.
 
-use crate::memory::{FILE_OPCODES, REFUSED_FILE_OPCODES};
+use crate::memory::{FILE_OPCODES, REFUSED_FILE_OPCODES, REGISTERED_BUFFER_OPCODES};
 use annulus_ring::opcode::{self, Need, OPERATIONS, Operation};
 use annulus_ring::{KernelFeatures, SetupFlags};
 use rustix::io::Errno;
@@ -23,7 +23,8 @@ const NON_FILE_OPCODES: [u8; 13] = [
 ];
 
 /// A bit for each simulated opcode.
-const SIMULATED_OPCODE_BITS: u64 = bits(&NON_FILE_OPCODES) | bits(&FILE_OPCODES);
+const SIMULATED_OPCODE_BITS: u64 =
+    bits(&NON_FILE_OPCODES) | bits(&FILE_OPCODES) | bits(&REGISTERED_BUFFER_OPCODES);
 
 const fn bits(opcodes: &[u8]) -> u64 {
     let (mut bits, mut at) = (0, 0);

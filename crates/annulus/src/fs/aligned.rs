@@ -3,12 +3,15 @@
 
 use crate::bytes::buf::{IoBuf, IoBufMut};
 use crate::bytes::chunk::Chunk;
+use crate::runtime::current;
+use annulus_driver::BufferRegistry;
 use annulus_kernel::{Limit, Resource};
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::fmt;
 use std::io;
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
+use std::rc::Rc;
 
 /// Zeroed memory with the alignment that direct I/O needs; see
 /// [`File::alignment`](super::File::alignment).
@@ -32,9 +35,16 @@ use std::ptr::NonNull;
 /// # std::io::Result::Ok(())
 /// # }).unwrap();
 /// ```
+///
+/// Reads and writes at an offset cost less CPU time with a buffer that was allocated in a running
+/// runtime and is used again: on io_uring, it is registered with the kernel after a few calls, and
+/// then its pages stay in memory. Per runtime, these are at most 1,024 buffers and 64 MiB, and no
+/// more than `RLIMIT_MEMLOCK` allows; other buffers work without that.
 pub struct AlignedBuf {
     start: NonNull<u8>,
     layout: Layout,
+    /// Where the buffer was added when it was allocated.
+    registry: Option<Rc<BufferRegistry>>,
 }
 
 impl AlignedBuf {
@@ -54,7 +64,9 @@ impl AlignedBuf {
         // SAFETY: the layout is not empty.
         let start = unsafe { alloc_zeroed(layout) };
         let start = NonNull::new(start).ok_or_else(|| out_of_memory(layout))?;
-        Ok(Self { start, layout })
+        let registry = current::with(|core| core.buffer_registry.clone()).flatten();
+        registry.iter().for_each(|registry| registry.add(start.as_ptr(), len));
+        Ok(Self { start, layout, registry })
     }
 }
 
@@ -123,6 +135,8 @@ impl From<AlignedBuf> for Chunk {
 
 impl Drop for AlignedBuf {
     fn drop(&mut self) {
+        // Memory that is allocated later at this address is not registered.
+        self.registry.iter().for_each(|registry| registry.remove(self.start.as_ptr()));
         // SAFETY: `new` has allocated the memory with this layout, and nothing else frees it.
         unsafe { dealloc(self.start.as_ptr(), self.layout) };
     }

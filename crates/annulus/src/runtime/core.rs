@@ -22,7 +22,7 @@ use crate::stats::recorder::Recorder;
 use crate::tasks::RunQueue;
 use crate::tasks::remote::Remote;
 use crate::timers::HostClock;
-use annulus_driver::{Counters, PoolSize};
+use annulus_driver::{BufferRegistry, Counters, PoolSize};
 use annulus_kernel::{Fd, Kernel, Linux, Mapping, named};
 use std::cell::{Cell, RefCell, RefMut};
 use std::os::fd::OwnedFd;
@@ -75,6 +75,8 @@ pub(crate) struct Core {
     pub(crate) remote: Arc<Remote>,
     /// The driver's kernel, for calls that need no slot, and for the clock.
     pub(crate) kernel: Rc<dyn Kernel>,
+    /// The buffers that file calls may use as registered ones, if the driver has such calls.
+    pub(crate) buffer_registry: Option<Rc<BufferRegistry>>,
     /// Decides where file calls are made. Kept outside `inner`, because an inline call does not
     /// borrow `inner`.
     pub(crate) inline_policy: InlinePolicy,
@@ -119,6 +121,7 @@ impl Core {
         (measures, slow_poll): (bool, Option<Duration>),
     ) -> Self {
         let kernel = inner.state.driver.kernel().clone();
+        let buffer_registry = inner.state.driver.buffer_registry().cloned();
         let run_queue = Rc::new(RunQueue::new());
         Self {
             recorder: Recorder::new(measures, slow_poll, kernel.clone(), run_queue.clone()),
@@ -126,6 +129,7 @@ impl Core {
             #[cfg(feature = "macros")]
             choices: Choices::of(&*kernel),
             kernel,
+            buffer_registry,
             inner: RefCell::new(Some(KernelHeld::new(inner))),
             run_queue,
             remote,

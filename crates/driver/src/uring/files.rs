@@ -11,9 +11,10 @@ use crate::event::Event;
 use crate::op::FileStart;
 use crate::slots::Token;
 use crate::workers::{FileJob, Workers};
+use annulus_kernel::file::CURSOR_OFFSET;
 use annulus_kernel::{EventFd, Fd, Kernel};
-use annulus_ring::op::{PollMulti, poll};
-use annulus_ring::{Entry, Probe, SafeEntry};
+use annulus_ring::op::{PollMulti, poll, with_registered_buffer};
+use annulus_ring::{Entry, Probe, SafeEntry, opcode};
 use rustix::io::Errno;
 use std::collections::VecDeque;
 
@@ -169,8 +170,10 @@ impl Uring {
         match self.files.submit(job, start.group(), &*kernel) {
             CallRoute::Ring(entry) => {
                 self.common.counters.file_ring += 1;
+                let entry = self.with_registered_buffer(entry);
                 // SAFETY: the entry refers to the same memory and descriptors as the call, which
-                // belong to the job until the terminal event (`FileJob::new`).
+                // belong to the job until the terminal event (`FileJob::new`). A registered buffer
+                // is that memory as long as it is allocated.
                 unsafe { self.push_file(entry, early_batch(start, in_flight)) };
             }
             CallRoute::Worker(poll) => {
@@ -183,6 +186,18 @@ impl Uring {
 
     pub(crate) fn close_isolated(&mut self, group: u64, fd: Fd) {
         self.files.close_isolated(group, fd);
+    }
+
+    /// Makes a read or write at an offset use a registered buffer, if its memory is in one.
+    fn with_registered_buffer(&mut self, entry: Entry) -> Entry {
+        let Some(buffers) = &self.buffers else { return entry };
+        if entry.off == CURSOR_OFFSET || !matches!(entry.opcode, opcode::READ | opcode::WRITE) {
+            return entry;
+        }
+        let slot = buffers.slot_of(&self.ring, entry.addr, entry.len);
+        let registered = slot.and_then(|slot| with_registered_buffer(entry, slot));
+        self.common.counters.file_registered += u64::from(registered.is_some());
+        registered.unwrap_or(entry)
     }
 
     /// # Safety

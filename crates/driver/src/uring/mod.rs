@@ -2,6 +2,7 @@
 //! become events.
 #![allow(unsafe_code)]
 
+mod buffer_registry;
 mod busy_poll;
 mod encode;
 mod files;
@@ -20,6 +21,7 @@ use annulus_kernel::{Kernel, Linux, named};
 use annulus_ring::{
     Completion, Entry, Features, Ring, SafeEntry, SetupError, SetupFlags, Wait as RingWait, opcode,
 };
+pub use buffer_registry::BufferRegistry;
 use busy_poll::BusyPoll;
 use encode::{Encoder, send_message_now, send_to_now};
 use files::FileCalls;
@@ -105,6 +107,8 @@ pub struct Uring {
     encoder: Encoder,
     supported: SupportedOps,
     files: FileCalls,
+    /// Buffers that file calls use as registered ones, if the ring may have them.
+    buffers: Option<Rc<BufferRegistry>>,
     /// Number of early file calls that have been queued since the last `io_uring_enter`.
     early_calls: u32,
 }
@@ -130,6 +134,8 @@ impl Uring {
             supports_receive_limit: features.has("receive limit"),
             ..DriverState::new(config.kernel, streams.pool.clone())
         };
+        let registers = !config.restricted
+            && [opcode::READ_FIXED, opcode::WRITE_FIXED].iter().all(|code| probe.has(*code));
         Ok(Self {
             ring,
             streams,
@@ -144,9 +150,14 @@ impl Uring {
             features,
             supported,
             files: FileCalls::new(probe, config.restricted, &*common.kernel),
+            buffers: registers.then(|| Rc::new(BufferRegistry::new())),
             early_calls: 0,
             common,
         })
+    }
+
+    pub(crate) fn buffer_registry(&self) -> Option<&Rc<BufferRegistry>> {
+        self.buffers.as_ref()
     }
 
     /// Returns the features of the kernel under the ring.
@@ -270,6 +281,7 @@ impl Uring {
             let entry = self.trim_timer.start(self.common.counters.cqes);
             self.push(entry);
         }
+        self.buffers.iter().for_each(|buffers| buffers.clear(&self.ring));
         if self.trim.is_some() && self.ring.ready() == 0 && !self.ring.overflowed() {
             self.trim_pools();
         }

@@ -2,8 +2,27 @@
 #![allow(unsafe_code)]
 
 use super::BufferEntries;
-use annulus_ring::{BufferRingSetup, RingUpdate};
+use annulus_kernel::IoVec;
+use annulus_ring::{BufferRingSetup, BufferTableSetup, BufferTableUpdate, RingUpdate};
 use rustix::io::Errno;
+
+/// `IORING_MAX_REG_BUFFERS`
+const MAX_BUFFER_TABLE_SLOTS: u32 = 1 << 14;
+
+/// A registered buffer. Only its place is kept: operations name their own memory within it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct PinnedBuffer {
+    address: usize,
+    len: usize,
+}
+
+impl PinnedBuffer {
+    /// Returns true if `len` bytes at `address` are in the buffer.
+    pub(crate) fn contains(self, address: u64, len: u32) -> bool {
+        let Some(start) = address.checked_sub(self.address as u64) else { return false };
+        start.checked_add(len.into()).is_some_and(|end| end <= self.len as u64)
+    }
+}
 
 /// The memory that a registration reads or writes during the call.
 #[derive(Clone, Copy)]
@@ -62,6 +81,38 @@ impl RegisterArgument {
         Ok(unsafe { BufferEntries::new(setup) })
     }
 
+    /// Returns the number of slots of a new table of registered buffers, all of them empty.
+    pub(crate) fn buffer_table(self) -> Result<usize, Errno> {
+        self.check_size::<BufferTableSetup>()?;
+        let BufferTableSetup { slots, flags, reserved, data, tags } = self.read();
+        // Only a table of empty slots is simulated.
+        let is_valid = (1..=MAX_BUFFER_TABLE_SLOTS).contains(&slots)
+            && (flags, reserved, data, tags) == (BufferTableSetup::SPARSE, 0, 0, 0);
+        if is_valid { Ok(slots as usize) } else { Err(Errno::INVAL) }
+    }
+
+    /// Returns a slot of the table of registered buffers, and its new buffer, if any.
+    pub(crate) fn buffer_update(self) -> Result<(usize, Option<PinnedBuffer>), Errno> {
+        self.check_size::<BufferTableUpdate>()?;
+        let BufferTableUpdate { first_slot, reserved, data, tags, count, reserved2 } = self.read();
+        // Only updates of a single slot without a tag are simulated.
+        if (reserved, tags, count, reserved2) != (0, 0, 1, 0) {
+            return Err(Errno::INVAL);
+        }
+        if data == 0 {
+            return Err(Errno::FAULT);
+        }
+        let vector = std::ptr::with_exposed_provenance::<IoVec>(data as usize);
+        // SAFETY: the contract of `Kernel::register` makes the vector of the update valid during
+        // the call.
+        let IoVec { base, len } = unsafe { vector.read() };
+        match (base.addr(), len) {
+            (0, 0) => Ok((first_slot as usize, None)),
+            (0, _) | (_, 0) => Err(Errno::FAULT),
+            (address, _) => Ok((first_slot as usize, Some(PinnedBuffer { address, len }))),
+        }
+    }
+
     pub(crate) fn restriction(self, index: u32) -> RestrictionEntry {
         assert!(index < self.count);
         // SAFETY: the argument has `count` restrictions.
@@ -95,6 +146,11 @@ impl RegisterArgument {
         unsafe { self.start.cast::<T>().read() }
     }
 
+    fn check_size<T: PlainStruct>(self) -> Result<(), Errno> {
+        self.check(u32::MAX)?;
+        if self.count as usize == size_of::<T>() { Ok(()) } else { Err(Errno::INVAL) }
+    }
+
     fn check(self, most: u32) -> Result<(), Errno> {
         if self.start.is_null() {
             return Err(Errno::FAULT);
@@ -108,5 +164,7 @@ trait PlainStruct: Copy {}
 
 impl PlainStruct for RingUpdate {}
 impl PlainStruct for BufferRingSetup {}
+impl PlainStruct for BufferTableSetup {}
+impl PlainStruct for BufferTableUpdate {}
 
 const _: () = assert!(size_of::<RestrictionEntry>() == 16);

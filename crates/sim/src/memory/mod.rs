@@ -13,9 +13,9 @@ mod header;
 mod queues;
 mod submitted;
 
-pub(crate) use argument::RegisterArgument;
+pub(crate) use argument::{PinnedBuffer, RegisterArgument};
 pub(crate) use buffer_entries::BufferEntries;
 pub(crate) use file_call::{DiskCall, FILE_OPCODES, FileRequest, REFUSED_FILE_OPCODES};
 pub(crate) use header::MessageHeader;
 pub(crate) use queues::{COMPLETION_OFFSETS, Queues, RingSizes, SUBMISSION_OFFSETS};
-pub(crate) use submitted::SubmittedEntry;
+pub(crate) use submitted::{REGISTERED_BUFFER_OPCODES, SubmittedEntry};

@@ -5,13 +5,16 @@ use super::header::{MessageHeader, ranges};
 use crate::memory_range::MemoryRange;
 use crate::timeline::Nanos;
 use annulus_kernel::{Address, IoVec, MsgHeader};
-use annulus_ring::Entry;
 use annulus_ring::op::TimeSpec;
+use annulus_ring::{Entry, opcode};
 use rustix::io::Errno;
 use std::ops::Deref;
 
 /// Maximum number of vectors of a message (`UIO_MAXIOV`).
 const MAX_VECTORS: usize = 1024;
+
+/// Reads and writes with a registered buffer.
+pub(crate) const REGISTERED_BUFFER_OPCODES: [u8; 2] = [opcode::READ_FIXED, opcode::WRITE_FIXED];
 
 /// An entry under the contract of [`Ring::push_unchecked`](annulus_ring::Ring::push_unchecked).
 #[derive(Clone, Copy)]
@@ -32,6 +35,17 @@ impl SubmittedEntry {
         // SAFETY: `new` guarantees that `addr` and `len` of a receive or send describe memory that
         // is valid until the terminal completion.
         unsafe { MemoryRange::new(self.0.addr, self.0.len as usize) }
+    }
+
+    /// Returns the same operation with a buffer that is not registered, which has the same effect.
+    /// Returns `None` if its buffer is not registered.
+    pub(crate) fn with_plain_buffer(&self) -> Option<Self> {
+        let opcode = match self.0.opcode {
+            opcode::READ_FIXED => opcode::READ,
+            opcode::WRITE_FIXED => opcode::WRITE,
+            _ => return None,
+        };
+        Some(Self(Entry { opcode, buf_group: 0, ..self.0 }))
     }
 
     /// Returns the destination address of a send.

@@ -3,6 +3,7 @@
 use super::ring::Restrictions;
 use super::{REGISTERED_RING_SLOTS, World};
 use crate::buffers::BufferGroup;
+use crate::faults::Fault;
 use crate::memory::RegisterArgument;
 use annulus_kernel::Register;
 use rustix::io::Errno;
@@ -33,6 +34,8 @@ impl World {
             Register::UnregisterRingFds => return self.unregister_ring(arg),
             Register::BufferRing => self.add_buffers(ring, arg)?,
             Register::UnregisterBufferRing => self.remove_buffers(ring, arg)?,
+            Register::Buffers => self.add_buffer_table(ring, arg)?,
+            Register::BuffersUpdate => return self.update_buffer_table(ring, arg),
         }
         Ok(0)
     }
@@ -96,6 +99,33 @@ impl World {
         }
         ring.add_group(BufferGroup::new(setup.group, entries, setup.ring_entries, self.poison));
         Ok(())
+    }
+
+    fn add_buffer_table(&mut self, ring: u32, arg: RegisterArgument) -> Result<(), Errno> {
+        let slots = arg.buffer_table()?;
+        let table = &mut self.rings.at_mut(ring).buffer_table;
+        if !table.is_empty() {
+            return Err(Errno::BUSY);
+        }
+        table.resize(slots, None);
+        Ok(())
+    }
+
+    /// Changes a slot of the table. As on Linux, a slot is empty after a failed change.
+    fn update_buffer_table(&mut self, ring: u32, arg: RegisterArgument) -> Result<u32, Errno> {
+        let table_len = self.rings.at(ring).buffer_table.len();
+        if table_len == 0 {
+            return Err(Errno::NXIO);
+        }
+        let (slot, buffer) = arg.buffer_update()?;
+        if slot >= table_len {
+            return Err(Errno::INVAL);
+        }
+        // The limit on pinned memory.
+        let fails = buffer.is_some() && self.occurs(Fault::NoMemory);
+        let change = if fails { None } else { buffer };
+        self.rings.at_mut(ring).buffer_table[slot] = change;
+        if fails { Err(Errno::NOMEM) } else { Ok(1) }
     }
 
     /// Unregisters a group, after a last check of the buffers that were not used.

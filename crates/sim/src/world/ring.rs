@@ -1,7 +1,7 @@
 //! A ring and its restrictions, as the kernel sees them.
 
 use crate::buffers::BufferGroup;
-use crate::memory::{Queues, RegisterArgument};
+use crate::memory::{PinnedBuffer, Queues, RegisterArgument};
 use crate::op_id::OpId;
 use annulus_kernel::Register;
 use annulus_ring::{Completion, Entry, SetupFlags};
@@ -27,6 +27,8 @@ pub(super) struct Ring {
     pub(super) ended: bool,
     pub(super) mappings: u32,
     groups: Vec<BufferGroup>,
+    /// The slots of registered buffers; empty before the table is registered.
+    pub(super) buffer_table: Vec<Option<PinnedBuffer>>,
     /// Operations to try.
     work: VecDeque<OpId>,
     /// Completions that found no space in the queue.
@@ -46,6 +48,7 @@ impl Ring {
             ended: false,
             mappings: 0,
             groups: Vec::new(),
+            buffer_table: Vec::new(),
             work: VecDeque::new(),
             overflow: VecDeque::new(),
         }
@@ -145,6 +148,10 @@ impl Ring {
     pub(super) fn remove_group(&mut self, number: u16) -> Option<BufferGroup> {
         let at = self.groups.iter().position(|group| group.number() == number)?;
         Some(self.groups.remove(at))
+    }
+
+    pub(super) fn registered_buffer(&self, slot: u16) -> Option<PinnedBuffer> {
+        self.buffer_table.get(usize::from(slot)).copied().flatten()
     }
 
     /// Takes published buffers of all groups.

@@ -25,7 +25,8 @@ impl World {
         self.trace.record(self.net.time.now(), TraceEvent::Submitted(entry));
         let skip = entry.flags & EntryFlags::SKIP_SUCCESS.bits() != 0;
         let answer = match self.may_submit(ring, entry) {
-            Ok(()) => self.perform(ring, entry, skip),
+            Ok(None) => self.perform(ring, entry, skip),
+            Ok(Some(plain)) => self.perform(ring, &plain, skip),
             Err(errno) => Some(OpResult::error(errno)),
         };
         if let Some(answer) = answer {
@@ -33,11 +34,20 @@ impl World {
         }
     }
 
-    fn may_submit(&self, ring: u32, entry: &SubmittedEntry) -> Result<(), Errno> {
-        if self.rings.at(ring).restrictions().is_some_and(|lists| !lists.allow_entry(entry)) {
+    /// Checks an entry. Returns the operation to make instead, if its buffer is registered.
+    fn may_submit(
+        &self,
+        ring: u32,
+        entry: &SubmittedEntry,
+    ) -> Result<Option<SubmittedEntry>, Errno> {
+        let ring = self.rings.at(ring);
+        if ring.restrictions().is_some_and(|lists| !lists.allow_entry(entry)) {
             return Err(Errno::ACCESS);
         }
-        check(entry, &self.profile)
+        check(entry, &self.profile)?;
+        let Some(plain) = entry.with_plain_buffer() else { return Ok(None) };
+        let buffer = ring.registered_buffer(entry.buf_group).ok_or(Errno::FAULT)?;
+        if buffer.contains(entry.addr, entry.len) { Ok(Some(plain)) } else { Err(Errno::FAULT) }
     }
 
     /// Performs operations that do not wait, and puts the others in flight.

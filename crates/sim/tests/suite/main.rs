@@ -10,6 +10,7 @@ mod faults;
 mod files;
 mod memory_checks;
 mod operations;
+mod registered_buffers;
 mod restricted;
 mod ring;
 mod sim_only;

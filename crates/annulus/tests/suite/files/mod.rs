@@ -18,6 +18,7 @@ mod paths;
 mod pipes;
 pub(crate) mod place;
 mod refused;
+mod registered;
 mod short_reads;
 mod stream;
 mod whole;
