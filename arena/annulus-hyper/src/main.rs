@@ -4,7 +4,7 @@
 //! Limits are those of hyper; clients may take any time.
 
 use annulus::net::ListenOptions;
-use annulus::shards::{ShardedListener, Spread};
+use annulus::shards::{Pinning, ShardedListener, Shards, Spread};
 use annulus::signal::until_terminated;
 use annulus_compat::hyper::Io;
 use http_body_util::{BodyExt, Full, Limited};
@@ -26,7 +26,8 @@ fn main() -> io::Result<()> {
     let options = ListenOptions::new().backlog(BACKLOG);
     let listener = ShardedListener::bind(address, &options, shards, Spread::Hash)?;
     eprintln!("listening on {}", listener.local_addr());
-    annulus::shards(shards, async |shard| {
+    // Not pinned: where clients share the CPUs, a pinned shard would wait for them.
+    Shards::new(shards).pinning(Pinning::None).run(async |shard| {
         let mut listener = listener.open(&shard)?;
         let mut server = http1::Builder::new();
         server.pipeline_flush(true);

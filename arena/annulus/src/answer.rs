@@ -1,6 +1,6 @@
 //! Answers, and the dataset behind some of them.
 
-use crate::request::Refusal;
+use crate::refusal::Refusal;
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::path::PathBuf;

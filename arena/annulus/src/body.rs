@@ -1,12 +1,13 @@
 //! Where the body of a request ends.
 
-use crate::request::{MAX_HEAD_BYTES, Refusal};
+use crate::refusal::Refusal;
 use httparse::Status;
 
 /// Maximum number of bytes of a chunk's first line, which only extensions make long.
 const MAX_CHUNK_LINE_BYTES: usize = 1 << 10;
-/// Maximum number of header lines after the last chunk.
+/// Maximum number of header lines, and of their bytes, after the last chunk.
 const MAX_TRAILERS: usize = 16;
+const MAX_TRAILER_BYTES: usize = 4 << 10;
 
 /// What is left of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,7 +57,7 @@ impl Framing {
                 let mut headers = [httparse::EMPTY_HEADER; MAX_TRAILERS];
                 match httparse::parse_headers(received, &mut headers) {
                     Ok(Status::Complete((length, _))) => (length, Self::Length(0)),
-                    Ok(Status::Partial) if received.len() < MAX_HEAD_BYTES => return Ok(None),
+                    Ok(Status::Partial) if received.len() < MAX_TRAILER_BYTES => return Ok(None),
                     _ => return Err(Refusal::BAD_REQUEST),
                 }
             }

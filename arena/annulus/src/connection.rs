@@ -1,7 +1,8 @@
 //! The state of a connection, which turns received bytes into answers without I/O of its own.
 
 use crate::answer::{self, Dataset};
-use crate::request::{Refusal, Request, Target};
+use crate::refusal::Refusal;
+use crate::request::{Request, Target};
 use std::sync::Arc;
 
 /// Answers are sent once they have this many bytes, even if further requests have arrived.

@@ -8,10 +8,11 @@
 mod answer;
 mod body;
 mod connection;
+mod refusal;
 mod request;
 
 use annulus::net::{ListenOptions, TcpStream};
-use annulus::shards::{ShardedListener, Spread};
+use annulus::shards::{Pinning, ShardedListener, Shards, Spread};
 use annulus::signal::until_terminated;
 use annulus::time::timeout;
 use answer::Dataset;
@@ -32,7 +33,8 @@ fn main() -> io::Result<()> {
     let options = ListenOptions::new().backlog(BACKLOG);
     let listener = ShardedListener::bind(address, &options, shards, Spread::Hash)?;
     eprintln!("listening on {}", listener.local_addr());
-    annulus::shards(shards, async |shard| {
+    // Not pinned: where clients share the CPUs, a pinned shard would wait for them.
+    Shards::new(shards).pinning(Pinning::None).run(async |shard| {
         let mut listener = listener.open(&shard)?;
         until_terminated(async {
             while let Some((stream, _peer)) = listener.accept().await? {

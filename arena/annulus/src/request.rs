@@ -1,26 +1,14 @@
 //! The head of a request.
 
 use crate::body::Framing;
+use crate::refusal::Refusal;
 use httparse::{Header, Status};
 use std::mem::MaybeUninit;
 
 /// Maximum number of bytes of a head.
-pub(crate) const MAX_HEAD_BYTES: usize = 16 << 10;
+const MAX_HEAD_BYTES: usize = 16 << 10;
 /// Maximum number of header lines.
 const MAX_HEADERS: usize = 64;
-
-/// The status of an answer that refuses a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Refusal(pub(crate) &'static str);
-
-impl Refusal {
-    pub(crate) const BAD_REQUEST: Self = Self("400 Bad Request");
-    pub(crate) const NOT_FOUND: Self = Self("404 Not Found");
-    const METHOD_NOT_ALLOWED: Self = Self("405 Method Not Allowed");
-    pub(crate) const CONTENT_TOO_LARGE: Self = Self("413 Content Too Large");
-    const HEAD_TOO_LARGE: Self = Self("431 Request Header Fields Too Large");
-    const NOT_IMPLEMENTED: Self = Self("501 Not Implemented");
-}
 
 /// What a request asks for.
 #[derive(Debug, PartialEq, Eq)]
