@@ -17,7 +17,7 @@ use annulus::net::{
 };
 use annulus::signal::until_terminated;
 use annulus::task::yield_now;
-use annulus::time::{Instant, MissedTicks, interval, timeout};
+use annulus::time::{Instant, MissedTickBehavior, interval, timeout};
 use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap};
 use std::io::{self, Write};
@@ -155,7 +155,8 @@ enum Subject {
 
 /// Removes expired keys that no client asks for.
 async fn expire(store: Rc<RefCell<Store>>) {
-    let mut seconds = interval(Duration::from_secs(1)).missed_ticks(MissedTicks::Skip);
+    let mut seconds = interval(Duration::from_secs(1));
+    seconds.set_missed_tick_behavior(MissedTickBehavior::Skip);
     loop {
         seconds.tick().await;
         // Clients are served between batches.

@@ -203,20 +203,21 @@ pub fn interval(period: Duration) -> Interval {
 #[track_caller]
 pub fn interval_at(start: Instant, period: Duration) -> Interval {
     assert!(!period.is_zero(), "an interval of zero would tick forever; use a longer period");
-    Interval { period, sleep: sleep_until(start), missed: MissedTicks::default() }
+    Interval { period, sleep: sleep_until(start), missed: MissedTickBehavior::default() }
 }
 
 /// Determines when the next tick is due after ticks were missed, because nothing awaited them.
 ///
 /// ```
 /// # annulus::run(async {
-/// use annulus::time::{Instant, MissedTicks, interval_at};
+/// use annulus::time::{Instant, MissedTickBehavior, interval_at};
 /// use std::time::Duration;
 ///
 /// // Three ticks are due when the first wait begins. The first is delivered, then the next one that is on time.
 /// let period = Duration::from_millis(10);
 /// let start = Instant::now() - 2 * period;
-/// let mut ticks = interval_at(start, period).missed_ticks(MissedTicks::Skip);
+/// let mut ticks = interval_at(start, period);
+/// ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
 /// assert_eq!(ticks.tick().await, start);
 /// assert!(ticks.tick().await >= start + 3 * period);
 /// # std::io::Result::Ok(())
@@ -224,7 +225,7 @@ pub fn interval_at(start: Instant, period: Duration) -> Interval {
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum MissedTicks {
+pub enum MissedTickBehavior {
     /// At the next multiple of the period, counted from the first tick. Missed ticks are skipped.
     Skip,
     /// At once, until all missed ticks have been delivered.
@@ -236,7 +237,7 @@ pub enum MissedTicks {
 }
 
 /// A source of ticks. Missed ticks are delivered at once, unless
-/// [`missed_ticks`](Self::missed_ticks) selects another behaviour.
+/// [`set_missed_tick_behavior`](Self::set_missed_tick_behavior) selects another behaviour.
 ///
 /// ```
 /// # annulus::run(async {
@@ -253,15 +254,13 @@ pub enum MissedTicks {
 pub struct Interval {
     period: Duration,
     sleep: Sleep,
-    missed: MissedTicks,
+    missed: MissedTickBehavior,
 }
 
 impl Interval {
     /// Sets when the next tick is due after missed ticks.
-    #[must_use = "the interval is returned"]
-    pub fn missed_ticks(mut self, missed: MissedTicks) -> Self {
+    pub fn set_missed_tick_behavior(&mut self, missed: MissedTickBehavior) {
         self.missed = missed;
-        self
     }
 
     /// Waits for the next tick and returns the time at which it was due. Cancel-safe: dropping the
@@ -296,13 +295,13 @@ impl Interval {
     /// Returns the time of the tick that follows the one at `due`.
     fn after(&self, due: Instant) -> Instant {
         match self.missed {
-            MissedTicks::Skip => {
+            MissedTickBehavior::Skip => {
                 let late = due.elapsed();
                 due + (late - remainder(late, self.period)) + self.period
             }
-            MissedTicks::Burst => due + self.period,
-            MissedTicks::Delay if due.elapsed() < self.period => due + self.period,
-            MissedTicks::Delay => Instant::now() + self.period,
+            MissedTickBehavior::Burst => due + self.period,
+            MissedTickBehavior::Delay if due.elapsed() < self.period => due + self.period,
+            MissedTickBehavior::Delay => Instant::now() + self.period,
         }
     }
 }

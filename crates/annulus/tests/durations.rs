@@ -14,7 +14,7 @@ use annulus::net::{
 use annulus::sim::{Device, Disk, Disturbances, Link, Network, Sim};
 use annulus::stats::Histogram;
 use annulus::task::spawn_blocking;
-use annulus::time::{Instant, MissedTicks, interval, interval_at, sleep, timeout};
+use annulus::time::{Instant, MissedTickBehavior, interval, interval_at, sleep, timeout};
 use annulus::{Builder, DriverChoice, Runtime, spawn};
 use common::{echo, run_on, touch};
 use std::future::{Future, pending, ready};
@@ -216,14 +216,17 @@ fn timers_accept_max_and_zero() {
         assert!(now + MAX > now && now - MAX < now);
         assert_eq!((now.checked_add(MAX), now.checked_sub(MAX)), (None, None));
         assert_eq!((now.checked_add(ZERO), now.checked_sub(ZERO)), (Some(now), Some(now)));
-        for missed in [MissedTicks::Skip, MissedTicks::Burst, MissedTicks::Delay] {
+        for missed in
+            [MissedTickBehavior::Skip, MissedTickBehavior::Burst, MissedTickBehavior::Delay]
+        {
             for mut ticks in [interval(MAX), interval_at(now, MAX)] {
-                ticks = ticks.missed_ticks(missed);
+                ticks.set_missed_tick_behavior(missed);
                 ticks.tick().await;
                 let mut next = pin!(ticks.tick());
                 assert!(touch(next.as_mut()).is_none());
             }
-            let mut ticks = interval(MAX).missed_ticks(missed);
+            let mut ticks = interval(MAX);
+            ticks.set_missed_tick_behavior(missed);
             ticks.reset();
             assert!(touch(ticks.tick()).is_none());
             ticks.reset_at(now + MAX);

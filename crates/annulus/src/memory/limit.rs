@@ -65,7 +65,7 @@ struct LimitState {
 
 impl MemoryLimit {
     /// The minimum limit that a runtime accepts: 1 MiB.
-    pub const LEAST: usize = 1 << 20;
+    pub const MIN: usize = 1 << 20;
 
     /// The [source](Self::source) of a limit that the program gave.
     pub const GIVEN: &'static str = "as given";
@@ -79,7 +79,7 @@ impl MemoryLimit {
     /// On a simulated kernel, the builder only checks the minimum.
     ///
     /// # Errors
-    /// Returns `InvalidInput` if the limit is below [`LEAST`](Self::LEAST) or above what the
+    /// Returns `InvalidInput` if the limit is below [`MIN`](Self::MIN) or above what the
     /// process may use.
     pub fn check(&self) -> io::Result<()> {
         self.check_with(machine::memory)
@@ -90,7 +90,7 @@ impl MemoryLimit {
     }
 
     fn check_with(&self, most: impl FnOnce() -> (usize, String)) -> io::Result<()> {
-        let (bytes, least) = (self.bytes(), Self::LEAST);
+        let (bytes, least) = (self.bytes(), Self::MIN);
         if bytes < least {
             let text =
                 format!("a memory limit of {bytes} bytes is below the minimum of {least} bytes");
@@ -118,7 +118,7 @@ impl MemoryLimit {
         static PROCESS: OnceLock<MemoryLimit> = OnceLock::new();
         let limit = || {
             let (bytes, source) = machine::memory();
-            Self::of((bytes / 4).max(Self::LEAST), format!("a quarter of {source}"))
+            Self::of((bytes / 4).max(Self::MIN), format!("a quarter of {source}"))
         };
         PROCESS.get_or_init(limit).clone()
     }

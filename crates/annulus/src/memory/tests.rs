@@ -226,7 +226,7 @@ fn an_unacceptable_limit_is_reported_with_the_bound() {
         assert!(text.contains(&format!("of {bytes} bytes")) && text.contains(bound), "{text}");
         assert_eq!(limit.check().unwrap_err().to_string(), text);
     }
-    let accepted = [MemoryLimit::LEAST, machine::memory().0].map(MemoryLimit::new);
+    let accepted = [MemoryLimit::MIN, machine::memory().0].map(MemoryLimit::new);
     for limit in accepted.map(Some).into_iter().chain([None]) {
         let runtime = Runtime::builder().memory_limit(limit.clone()).build().unwrap();
         let given = limit.map(|limit| limit.bytes());

@@ -21,11 +21,11 @@ macro_rules! options {
             /// as the kernel counts them. Linux limits the value to `net.core.rmem_max`, and
             /// doubles it for its own overhead. If this is not set, TCP sizes the buffer
             /// automatically.
-            recv_buffer / set_recv_buffer: usize = SocketOption::RecvBuffer, of_size, size;
+            recv_buffer_size / set_recv_buffer_size: usize = SocketOption::RecvBuffer, of_size, size;
             /// Bytes that the kernel may hold until they have left, or until a peer on this machine
             /// has received them (`SO_SNDBUF`), as the kernel counts them. Linux limits the value
             /// to `net.core.wmem_max`, and doubles it for its own overhead.
-            send_buffer / set_send_buffer: usize = SocketOption::SendBuffer, of_size, size;
+            send_buffer_size / set_send_buffer_size: usize = SocketOption::SendBuffer, of_size, size;
         }
     };
     // Options of TCP.

@@ -422,7 +422,7 @@ fn goes_over_v4(ip: IpAddr) -> bool {
 ///
 /// # annulus::run(async {
 /// let socket = UdpOptions::new()
-///     .recv_buffer(1 << 20) // The kernel's queue, for bursts.
+///     .recv_buffer_size(1 << 20) // The kernel's queue, for bursts.
 ///     .max_datagram(1500)
 ///     .bind("127.0.0.1:0")?;
 /// socket.send_to(vec![0; 1500], socket.local_addr()?).await?;

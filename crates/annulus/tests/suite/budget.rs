@@ -7,7 +7,7 @@ use annulus::fs::{self, File};
 use annulus::io::{AsyncRecv, AsyncSend, FromTokio};
 use annulus::net::{TcpListener, TcpStream, lookup_host};
 use annulus::task::{JoinSet, consume_budget, cooperative, yield_now};
-use annulus::time::{Instant, MissedTicks, interval_at, sleep_until};
+use annulus::time::{Instant, MissedTickBehavior, interval_at, sleep_until};
 use annulus::{Runtime, shards, sim, spawn};
 use common::run;
 use futures_util::StreamExt;
@@ -174,8 +174,8 @@ fn a_stream_of_missed_ticks() {
     delays_by_one_budget(async |count| {
         let long_ago = Instant::now();
         annulus::time::sleep(Duration::from_millis(5)).await;
-        let mut ticks =
-            interval_at(long_ago, Duration::from_micros(1)).missed_ticks(MissedTicks::Burst);
+        let mut ticks = interval_at(long_ago, Duration::from_micros(1));
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Burst);
         for _ in 0..5000 {
             ticks.next().await;
             count.up();

@@ -151,7 +151,7 @@ fn a_max_datagram_above_the_limit_is_refused() {
 #[test]
 fn datagrams_that_a_slow_receiver_loses_are_counted() {
     on_each_driver(|| async {
-        let receiver = UdpOptions::new().recv_buffer(16 * 1024).bind("127.0.0.1:0")?;
+        let receiver = UdpOptions::new().recv_buffer_size(16 * 1024).bind("127.0.0.1:0")?;
         let sender = std::net::UdpSocket::bind("127.0.0.1:0")?;
         sender.connect(receiver.local_addr()?)?;
         assert!(common::touch(receiver.recv()).is_none());

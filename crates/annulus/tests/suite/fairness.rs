@@ -161,7 +161,7 @@ loops! {
     "time.rs tick": {
         let long_ago = annulus::time::Instant::now().checked_sub(Duration::from_secs(1)).expect("no instant one second ago");
         let mut ticks = annulus::time::interval_at(long_ago, Duration::from_nanos(1));
-        ticks = ticks.missed_ticks(annulus::time::MissedTicks::Burst);
+        ticks.set_missed_tick_behavior(annulus::time::MissedTickBehavior::Burst);
     } ticks.tick().await;
     "runtime/nop.rs nop": {} annulus::internals::nop().await;
     "fs/file_cache.rs open": {

@@ -5,7 +5,7 @@ use crate::common;
 use annulus::signal::{Signal, signals, until_terminated};
 use annulus::sim::{Sim, run_on as simulate_on};
 use annulus::time::{
-    Instant, MissedTicks, interval, interval_at, sleep, sleep_until, timeout, timeout_at,
+    Instant, MissedTickBehavior, interval, interval_at, sleep, sleep_until, timeout, timeout_at,
 };
 use annulus::{Runtime, spawn};
 use common::{run, run_on};
@@ -77,7 +77,8 @@ fn missed_ticks_are_skipped_repeated_or_delayed() {
     simulate(async || {
         let late = async |missed| {
             let begin = Instant::now();
-            let mut ticks = interval_at(begin + MS * 10, MS * 10).missed_ticks(missed);
+            let mut ticks = interval_at(begin + MS * 10, MS * 10);
+            ticks.set_missed_tick_behavior(missed);
             sleep(MS * 35).await;
             let mut due = Vec::new();
             for _ in 0..5 {
@@ -85,10 +86,10 @@ fn missed_ticks_are_skipped_repeated_or_delayed() {
             }
             due
         };
-        assert_eq!(late(MissedTicks::Skip).await, [10, 40, 50, 60, 70]);
-        assert_eq!(late(MissedTicks::Burst).await, [10, 20, 30, 40, 50]);
-        assert_eq!(late(MissedTicks::default()).await, [10, 20, 30, 40, 50]);
-        assert_eq!(late(MissedTicks::Delay).await, [10, 45, 55, 65, 75]);
+        assert_eq!(late(MissedTickBehavior::Skip).await, [10, 40, 50, 60, 70]);
+        assert_eq!(late(MissedTickBehavior::Burst).await, [10, 20, 30, 40, 50]);
+        assert_eq!(late(MissedTickBehavior::default()).await, [10, 20, 30, 40, 50]);
+        assert_eq!(late(MissedTickBehavior::Delay).await, [10, 45, 55, 65, 75]);
         let mut ticks = interval(MS * 10);
         ticks.tick().await;
         sleep(MS * 5).await;
@@ -149,7 +150,8 @@ fn ticks_keep_their_rhythm() {
 fn an_interval_that_is_too_late_to_count_keeps_its_rhythm() {
     let sim = Sim::builder(1).build();
     let late: io::Result<()> = simulate_on(&sim, Runtime::builder(), async {
-        let mut ticks = interval(MS).missed_ticks(MissedTicks::Skip);
+        let mut ticks = interval(MS);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
         let first = ticks.tick().await;
         // The ticks are late by `u32::MAX` periods, and then by more.
         for periods in [u64::from(u32::MAX), 1 << 33] {

@@ -31,7 +31,7 @@ const MAX_COALESCED_DATAGRAMS: usize = 64;
 /// annulus::run(async {
 ///     let endpoint = client("127.0.0.1:0".parse().unwrap())?;
 ///     // The interface has changed: connections continue from another address.
-///     let socket = UdpOptions::new().recv_buffer(1 << 20).bind("127.0.0.1:0")?;
+///     let socket = UdpOptions::new().recv_buffer_size(1 << 20).bind("127.0.0.1:0")?;
 ///     endpoint.rebind_abstract(Arc::new(Socket::new(socket)?))
 /// })
 /// # .unwrap();

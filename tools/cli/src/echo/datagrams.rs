@@ -51,7 +51,7 @@ pub(super) fn open(
     listen: &Listen,
     datagrams: &DatagramEcho,
 ) -> Result<(UdpSocket, SocketAddr)> {
-    let options = UdpOptions::new().recv_buffer(plan.datagrams.buffer());
+    let options = UdpOptions::new().recv_buffer_size(plan.datagrams.buffer());
     let socket = options.bind(listen.addresses.as_slice());
     let socket = socket.map_err(|error| plan.cannot_listen(&listen.endpoint, error))?;
     let address = socket.local_addr().context("cannot read the address listened on")?;
@@ -69,7 +69,7 @@ pub(super) fn open_path(plan: &Plan, listen: &Listen, path: &Path) -> Result<Uni
     // Unordered: echoes to a slow reader do not delay those to other readers, and are dropped when
     // too many are queued.
     let options = UnixOptions::new().unordered(true);
-    let options = options.send_buffer(plan.datagrams.buffer());
+    let options = options.send_buffer_size(plan.datagrams.buffer());
     let socket = unix_address(path).and_then(|address| options.bind_addr(&address));
     socket.map_err(|error| plan.cannot_listen(&listen.endpoint, error))
 }

@@ -65,7 +65,7 @@ async fn open_udp(server: SocketAddr, buffer: usize) -> io::Result<UdpSocket> {
         true => Ipv4Addr::UNSPECIFIED.into(),
         false => Ipv6Addr::UNSPECIFIED.into(),
     };
-    let socket = UdpOptions::new().recv_buffer(buffer).bind((any, 0))?;
+    let socket = UdpOptions::new().recv_buffer_size(buffer).bind((any, 0))?;
     socket.connect(server).await?;
     Ok(socket)
 }
@@ -76,7 +76,7 @@ fn open_unix(server: &Path, buffer: usize) -> io::Result<UnixDatagram> {
     static SOCKETS_OPENED: AtomicU64 = AtomicU64::new(0);
     let number = SOCKETS_OPENED.fetch_add(1, Ordering::Relaxed);
     let name = format!("annulus-load-{}-{number}", std::process::id());
-    let options = UnixOptions::new().send_buffer(buffer);
+    let options = UnixOptions::new().send_buffer_size(buffer);
     let socket = options.bind_addr(&UnixAddr::from_abstract_name(name)?)?;
     socket.connect_addr(&unix_address(server)?)?;
     Ok(socket)

@@ -330,7 +330,7 @@ pub(crate) fn went_directly(_: Mode, counters: &Counters) {
 /// A flood that nothing reads: the kernel counts every datagram that it drops, and each of the rest
 /// arrives once.
 pub(crate) async fn datagrams_dropped_in_a_flood_are_counted() -> io::Result<()> {
-    let receiver = UdpOptions::new().recv_buffer(16 * 1024).bind("127.0.0.1:0")?;
+    let receiver = UdpOptions::new().recv_buffer_size(16 * 1024).bind("127.0.0.1:0")?;
     let sender = UdpSocket::bind("127.0.0.1:0")?;
     assert!(touch(receiver.recv()).is_none());
     let sent = 2000u64;

@@ -143,7 +143,7 @@ async fn others_work() -> io::Result<()> {
 /// and after that otherwise.
 async fn one_way(begun: Begun, left: Left, freed: Freed, before: bool) -> io::Result<()> {
     // The kernel accepts few bytes while nobody reads, so sends stay in flight for long.
-    let (mut stream, mut outside) = UnixOptions::new().send_buffer(10_000).pair()?;
+    let (mut stream, mut outside) = UnixOptions::new().send_buffer_size(10_000).pair()?;
     let (client, mut near) = pair().await?;
     begin(begun, left, &mut stream, &mut near).await;
     a_few_turns().await;

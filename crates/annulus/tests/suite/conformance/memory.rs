@@ -16,12 +16,12 @@ const BYTES: usize = 200_000;
 const PINGS: u8 = 20;
 
 pub(crate) fn little_memory(builder: Builder) -> Builder {
-    builder.unread_limit(256 * 1024).memory_limit(Some(MemoryLimit::new(MemoryLimit::LEAST)))
+    builder.unread_limit(256 * 1024).memory_limit(Some(MemoryLimit::new(MemoryLimit::MIN)))
 }
 
 pub(crate) fn were_paused(_: Mode, counters: &Counters) {
     assert!(counters.memory_pauses > 0, "{counters:?}");
-    assert_eq!(counters.memory_limit, MemoryLimit::LEAST as u64);
+    assert_eq!(counters.memory_limit, MemoryLimit::MIN as u64);
 }
 
 fn text(stream: usize) -> Vec<u8> {

@@ -30,9 +30,9 @@ pub(crate) async fn options_of_a_stream_read_back_as_set() -> io::Result<()> {
     stream.set_ttl(9)?;
     stream.set_tos(0xb8)?;
     assert_eq!((stream.ttl()?, stream.tos()?), (9, 0xb8));
-    stream.set_recv_buffer(20_000)?;
-    stream.set_send_buffer(30_000)?;
-    assert_eq!((stream.recv_buffer()?, stream.send_buffer()?), (40_000, 60_000));
+    stream.set_recv_buffer_size(20_000)?;
+    stream.set_send_buffer_size(30_000)?;
+    assert_eq!((stream.recv_buffer_size()?, stream.send_buffer_size()?), (40_000, 60_000));
     assert_eq!(stream.linger()?, None);
     stream.set_linger(Some(Duration::ZERO))?;
     assert_eq!(stream.linger()?, Some(Duration::ZERO));
@@ -142,19 +142,19 @@ pub(crate) async fn options_of_a_udp_socket_read_back_as_set() -> io::Result<()>
     socket.set_broadcast(false)?;
     socket.set_multicast_ttl(4)?;
     socket.set_multicast_loop(false)?;
-    socket.set_send_buffer(30_000)?;
+    socket.set_send_buffer_size(30_000)?;
     assert!(!socket.broadcast()? && !socket.multicast_loop()?);
-    assert_eq!((socket.multicast_ttl()?, socket.send_buffer()?), (4, 60_000));
+    assert_eq!((socket.multicast_ttl()?, socket.send_buffer_size()?), (4, 60_000));
     assert!(socket.take_error()?.is_none());
     Ok(())
 }
 
 pub(crate) async fn options_of_unix_sockets_read_back_as_set() -> io::Result<()> {
-    let (stream, _peer) = UnixOptions::new().send_buffer(30_000).pair()?;
-    assert_eq!(stream.send_buffer()?, 60_000);
+    let (stream, _peer) = UnixOptions::new().send_buffer_size(30_000).pair()?;
+    assert_eq!(stream.send_buffer_size()?, 60_000);
     let (socket, _peer) = UnixDatagram::pair()?;
-    socket.set_recv_buffer(20_000)?;
-    assert_eq!(socket.recv_buffer()?, 40_000);
+    socket.set_recv_buffer_size(20_000)?;
+    assert_eq!(socket.recv_buffer_size()?, 40_000);
     assert!(socket.take_error()?.is_none() && stream.take_error()?.is_none());
     Ok(())
 }
