@@ -12,13 +12,17 @@ mod send;
 
 use crate::entry::{Entry, SafeEntry};
 use crate::opcode;
-use annulus_kernel::Fd;
+use annulus_kernel::{Fd, file::FileCall};
 
 pub use crate::buffer_table::with_registered_buffer;
-pub use crate::opcode::file_entry;
 pub use recv::{Recv, RecvMsg, RecvMsgMulti, RecvMulti, RecvSelect};
 pub use rw::{Read, Write, Writev, rwf};
 pub use send::{Send, SendMsg, SendTo, zero_copy};
+
+/// Returns the entry of a file call, or `None` if io_uring has no such operation.
+pub fn file_entry(call: &FileCall) -> Option<Entry> {
+    opcode::file_entry(call)
+}
 
 const ACCEPT_MULTISHOT: u16 = 1 << 0;
 const POLL_ADD_MULTI: u32 = 1 << 0;

@@ -120,8 +120,8 @@ const FSYNC_DATASYNC: u32 = 1;
 pub(crate) const RWF_DSYNC: u32 = 2;
 const AT_REMOVEDIR: u32 = 0x200;
 
-/// Returns the entry of a file call, or `None` if io_uring has no such operation.
-pub fn file_entry(call: &FileCall) -> Option<Entry> {
+/// See [`file_entry`](crate::op::file_entry).
+pub(crate) fn file_entry(call: &FileCall) -> Option<Entry> {
     let base = |code, fd| Entry { fd, ..Entry::new(code, Fd::NONE) };
     Some(match *call {
         FileCall::Open { at, how } => Entry {

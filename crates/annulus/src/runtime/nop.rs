@@ -1,6 +1,6 @@
 //! An operation that does nothing, for measuring the cost of an operation in this runtime.
 
-#![cfg_attr(not(feature = "internals"), allow(dead_code))]
+#![cfg_attr(not(feature = "internals"), allow(dead_code, unreachable_pub))]
 
 use super::core::Core;
 use super::current;
