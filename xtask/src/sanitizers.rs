@@ -68,9 +68,10 @@ const MODELS: [&str; 2] = ["", " -Zmiri-tree-borrows"];
 
 /// Runs tests under Miri, which checks the aliasing rules of references. Skipped without Miri.
 ///
-/// The tests of operations in flight run with both aliasing models. Moving a box violates a rule of
-/// stacked borrows, and using it after the kernel has written to it violates one of tree borrows.
-/// Ring entries hold addresses as numbers, which requires permissive provenance.
+/// The tests of operations in flight run with both aliasing models, because each finds a different
+/// mistake while the kernel uses an address in a box: stacked borrows finds that the box is moved,
+/// and tree borrows that it is used after the kernel has written to it. Ring entries hold addresses
+/// as numbers, which requires permissive provenance.
 pub(crate) fn miri() -> Outcome {
     if Step::new("rustup", "run nightly cargo miri --version").probe().is_none() {
         let hint = "miri (`rustup toolchain install nightly --component miri`)";

@@ -3,8 +3,8 @@
 //! 42`
 //!
 //! The nodes are written as for real machines. The number is the seed: it determines what the
-//! network does, and the same number gives the same run. Minutes of virtual time take milliseconds,
-//! since time only passes while all nodes wait.
+//! network does, and the same number gives the same run. The 50 seconds of virtual time take
+//! milliseconds, since the time that all nodes spend waiting is skipped.
 
 use annulus::net::UdpSocket;
 use annulus::sim::{Link, Sim, run_on};

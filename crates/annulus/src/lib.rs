@@ -302,7 +302,7 @@ pub mod internals {
     pub use crate::runtime::nop::{Nop, nop};
 }
 
-/// Items that `select!` expands to. Not part of the public API.
+/// Items that the expansions of `select!`, `#[main]` and `#[test]` use. Not part of the public API.
 #[cfg(feature = "macros")]
 #[doc(hidden)]
 pub mod macro_support {

@@ -282,7 +282,8 @@ pub(crate) fn renew(slot: &mut Option<Waker>, waker: &Waker) -> Option<Waker> {
 
 /// The initial limit on the number of wakers in [`Pollers`].
 const INITIAL_MAX_WAKERS: usize = 64;
-/// Number of latest wakers among which the waker of a task that polls again is looked for.
+/// How many of the newest wakers are compared with that of a polling task, so that it is not added
+/// again.
 const RECENT_WAKERS: usize = 8;
 
 /// The wakers of tasks that have polled since the last notification. The list cannot tell when a

@@ -84,7 +84,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 
 /// Something that tasks wait for, and how they wait.
 trait Queue {
-    /// Polls. Returns true once it has an item.
+    /// Polls for a task. Returns true if the task got what it waits for; otherwise it is now in the
+    /// line.
     fn poll(&mut self, id: &mut Option<WaiterId>, waker: &Waker) -> bool;
     fn leave(&mut self, id: &mut Option<WaiterId>);
     fn arrive(&mut self);

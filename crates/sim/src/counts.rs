@@ -7,7 +7,7 @@ pub struct Counts {
     pub submitted: u64,
     /// Completions posted, and results of calls on sockets that transfer data or accept.
     pub completed: u64,
-    /// Completions that found the queue full.
+    /// Completions that went to the overflow list of their ring.
     pub overflowed: u64,
     /// Calls of `enter`, and epoll waits.
     pub enters: u64,

@@ -102,7 +102,8 @@ fn leads_to(edges: &BTreeSet<(&str, &str)>, from: &str, to: &str) -> bool {
     false
 }
 
-/// The paths of this crate that a file uses.
+/// What a file refers to in its own crate: the paths that it uses and imports, and its test
+/// modules.
 #[derive(Default)]
 struct FileNames {
     /// The current module.

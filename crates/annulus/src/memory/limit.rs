@@ -164,7 +164,7 @@ impl MemoryLimit {
     #[inline]
     pub(crate) fn report(&self, reported: &mut usize, held: usize) -> usize {
         let change = held.wrapping_sub(*reported);
-        // The change is smaller than one step in either direction.
+        // The change is an increase of less than one step, or a decrease of at most one step.
         if change.wrapping_add(REPORT_STEP_BYTES) < 2 * REPORT_STEP_BYTES {
             return self.held().wrapping_add(change);
         }

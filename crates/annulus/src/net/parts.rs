@@ -58,7 +58,7 @@ pub struct Parts {
     permit: Option<Permit>,
 }
 
-/// Takes ownership of a real descriptor that a runtime gives up.
+/// Takes ownership of a real descriptor.
 ///
 /// # Safety
 /// The descriptor must belong to the process, be open and have no other owner. No operation on it

@@ -225,7 +225,8 @@ impl SendGroup {
     /// are ignored.
     ///
     /// # Panics
-    /// Outside a runtime.
+    /// Outside a runtime, if the group's task has not been spawned yet and fewer than 64 KiB are
+    /// pending.
     pub fn send(&self, message: impl Into<SharedBytes>) {
         self.push(message.into(), None);
     }
@@ -233,7 +234,8 @@ impl SendGroup {
     /// Sends a message to all members except one, such as the member that has sent it.
     ///
     /// # Panics
-    /// Outside a runtime.
+    /// Outside a runtime, if the group's task has not been spawned yet and fewer than 64 KiB are
+    /// pending.
     pub fn send_except(&self, message: impl Into<SharedBytes>, except: MemberId) {
         self.push(message.into(), Some(except));
     }

@@ -98,7 +98,7 @@ impl Histogram {
     }
 }
 
-/// Adds the counts of another histogram.
+/// Adds the durations of another histogram.
 impl AddAssign<&Self> for Histogram {
     fn add_assign(&mut self, other: &Self) {
         for (count, more) in self.counts.iter_mut().zip(&*other.counts) {

@@ -1,4 +1,4 @@
-//! A runtime as the guest of another event loop, where the conformance tests do not cover it.
+//! A runtime as the guest of another event loop: what the conformance tests do not cover.
 
 use crate::common;
 

@@ -44,7 +44,7 @@ async fn open(path: impl AsRef<Path>) -> io::Result<File> {
     OpenOptions::new().read(true).policy(Policy::Inline).open(path).await
 }
 
-/// Time limit of a body, longer than any takes.
+/// Time limit of each test body. It only turns a hang into a failure.
 const DEADLINE: Duration = Duration::from_secs(60);
 
 /// Runs a body on each driver that works on this machine.

@@ -71,8 +71,9 @@ impl Connector {
         Self::default()
     }
 
-    /// Sets socket options: the local address, keep-alive, buffers, and the `attempt_delay` between
-    /// addresses. Their `timeout` applies to the lookup and to each attempt.
+    /// Sets how each connection is opened, such as its local address, keep-alive and buffer sizes.
+    /// [`ConnectOptions::timeout`] applies to the lookup and then to each address;
+    /// [`timeout`](Self::timeout) limits all of them together.
     pub fn options(mut self, options: ConnectOptions) -> Self {
         self.options = options;
         self

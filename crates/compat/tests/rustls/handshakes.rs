@@ -1,4 +1,4 @@
-//! Handshakes that succeed or fail.
+//! TLS handshakes: protocol choice, refusals, timeouts, and invalid certificates and keys.
 
 use crate::rustls::certificates::{Authority, NAME, authority, session};
 use crate::rustls::worlds::{Session, World, everywhere};

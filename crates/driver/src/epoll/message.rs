@@ -17,10 +17,11 @@ const MAX_BATCH_MESSAGES: usize = 32;
 /// that a single message leaves a buffer empty, which shows that the socket is empty.
 const SMALL_BATCH_MESSAGES: usize = 4;
 
-/// The arguments of a call that receives several messages. Slots point to vectors of the same
-/// batch.
+/// The arguments of a call that receives several messages. `receive` points the slots at this
+/// batch's vectors.
 ///
-/// The first `len` slots point into buffers that a pool has lent and that have not been given back.
+/// From `take_buffers` until `receive` returns, the first `len` slots point into buffers that the
+/// pool has lent.
 pub(super) struct MessageBatch {
     len: usize,
     slots: [MessageSlot; MAX_BATCH_MESSAGES],

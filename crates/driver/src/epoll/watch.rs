@@ -33,8 +33,9 @@ pub(super) struct Watch {
     pub(super) readable: bool,
     pub(super) writable: bool,
     /// Whether an edge has reported more than bytes, so that a short receive does not mean that the
-    /// socket is empty. It stays set until a try finds nothing, since an edge with this number may
-    /// belong to a socket that was closed here but lives on as a duplicate.
+    /// socket is empty. It stays set until a try finds nothing. A later edge without these flags
+    /// does not clear it, because that edge may come from an earlier socket with the same
+    /// descriptor number, which was closed here but lives on as a duplicate.
     exceptional: bool,
     /// Whether a short receive may leave bytes in the socket; `None` until the first short receive.
     pub(super) short_receive_is_ambiguous: Option<bool>,

@@ -63,7 +63,7 @@ impl BusyPoll {
         Some(self.limit)
     }
 
-    /// Records the outcome of a poll.
+    /// Adjusts the credit after a poll. A miss that leaves no credit postpones the next poll.
     pub(super) fn record(&mut self, hit: bool) {
         if hit {
             self.credit = (self.credit + CREDIT_PER_HIT).min(MAX_CREDIT);

@@ -45,8 +45,9 @@ pub enum FileCall {
     Read { fd: RawFd, buffer: *mut u8, len: u32, offset: u64, nowait: bool },
     /// `pwrite(2)`. Offset [`CURSOR_OFFSET`](super::CURSOR_OFFSET) is the file's cursor.
     Write { fd: RawFd, buffer: *const u8, len: u32, offset: u64 },
-    /// `pwritev2(2)` with `RWF_DSYNC`: returns once the device has the bytes, and everything that is
-    /// needed to read them back. Where this flag is not supported, `pwrite(2)` and `fdatasync(2)`.
+    /// `pwritev2(2)` with `RWF_DSYNC`: returns once the device has the bytes, and everything that
+    /// is needed to read them back. Where this flag is not supported, `pwrite(2)` and
+    /// `fdatasync(2)`.
     WriteDurable { fd: RawFd, buffer: *const u8, len: u32, offset: u64 },
     /// `preadv(2)`, like `Read`.
     ReadVector { fd: RawFd, vectors: *const IoVec, count: u32, offset: u64, nowait: bool },
@@ -120,7 +121,7 @@ pub struct Cursor {
     pub part: FileCall,
 }
 
-/// Bytes that a pipe with any free space accepts without blocking.
+/// Number of bytes that a pipe accepts without blocking once `poll` reports it writable.
 pub const PIPE_BUF: u32 = 4096;
 
 /// Whether a worker of the ring would make a call, and keep the file open for a moment after the

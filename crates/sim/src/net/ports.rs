@@ -40,7 +40,7 @@ impl Binding {
         self.ip == group || self.ip.is_unspecified() && self.match_quality(group).is_some()
     }
 
-    /// Returns how well the binding matches a connection to `ip`. An exact address is best, then
+    /// Returns how well the binding matches the destination `ip`. An exact address is best, then
     /// the wildcard of the same family, then the IPv6 wildcard for an IPv4 address.
     pub(crate) fn match_quality(&self, ip: IpAddr) -> Option<u8> {
         match self.ip {

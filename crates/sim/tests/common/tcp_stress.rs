@@ -167,7 +167,8 @@ impl TcpStress {
         self.push(SEND_KIND | index as u64, entry.with(skip));
     }
 
-    /// Shuts down and closes ends that are done.
+    /// Shuts down an end that has sent everything, and closes it once it has also received
+    /// everything.
     fn finish(&mut self, index: usize) {
         let end = &mut self.ends[index];
         if end.sent == end.bytes.len() && end.in_flight == 0 && !end.shut {

@@ -39,7 +39,7 @@ pub(super) struct Subject {
     /// The name of the comparison and of its results file.
     pub(super) name: String,
     pub(super) setup: Setup,
-    /// The suite; `None` unless the subject measures published tables.
+    /// `None` for a plain comparison. A suite measures the tables of a published document again.
     pub(super) suite: Option<suite::SuiteRun>,
 }
 

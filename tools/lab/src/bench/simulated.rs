@@ -61,8 +61,9 @@ impl MachineState {
         let mut random = fastrand::Rng::with_seed(seed);
         let is_shared = random.bool();
         let mut weather = MachineState { machine, random, walk: 0.0, burst: (0, 0.0), is_shared };
-        // The walk begins with its long-run spread, so that one run may begin in a slow phase and
-        // another in a fast one.
+        // Draw the start from the walk's long-run distribution, so that a run may begin in a slow
+        // or a fast phase. With the factor 0.995 in `next`, its standard deviation is 10 times
+        // `drift`.
         weather.walk = 10.0 * machine.drift * weather.normal();
         weather
     }

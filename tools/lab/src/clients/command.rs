@@ -19,7 +19,7 @@ const MAX_OUTPUT_BYTES: usize = 1 << 20;
 /// How long to wait for the end of the output after the program has ended.
 const OUTPUT_END_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The output of a client that ran, and the CPU time that it used.
+/// The output of a client that ran, how long it ran, and the CPU time that it used.
 pub(super) struct ClientRun {
     pub(super) printed: String,
     pub(super) took: Duration,

@@ -140,8 +140,9 @@ pub(crate) trait Exchange {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Answer {
     pub(crate) outcome: Outcome,
-    /// The position of the answered request among the requests without a reply. Position 0 is the
-    /// oldest request, which then moves to this position.
+    /// The position of the answered request among the requests without a reply. The request at
+    /// position 0 then moves to this position, so it is the oldest only if all earlier replies came
+    /// in order.
     pub(crate) position: usize,
 }
 

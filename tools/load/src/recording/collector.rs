@@ -82,7 +82,8 @@ impl Collector {
         state.spare.pop().unwrap_or_else(|| Tally::new(self.classes))
     }
 
-    /// Takes the last tally of a thread.
+    /// Like [`hand_over`](Self::hand_over), but returns no tally, because the thread records
+    /// nothing more.
     pub(super) fn hand_over_last(&self, number: u64, tally: Tally) {
         self.lock().handed.push((number, tally));
     }

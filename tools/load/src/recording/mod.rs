@@ -140,7 +140,8 @@ pub struct RunInfo {
     pub workload: WorkloadKind,
     /// The protocol between clients and server, such as `echo` or `HTTP/1.1`.
     pub protocol: String,
-    /// How the connections were encrypted, if they were.
+    /// The TLS settings as text: which certificates were trusted, and which one the clients
+    /// presented. `None` without TLS.
     #[serde(default)]
     pub tls: Option<String>,
     /// Bytes per message, if all messages have the same length.

@@ -1,8 +1,9 @@
 //! Requests over connections.
 //!
-//! Each client keeps a number of requests in flight. It sends the next one when a reply arrives (a
-//! closed loop) or at scheduled times (an open loop). The protocol defines requests and replies
-//! ([`crate::exchange`]), and the schedule determines when a request is due ([`crate::schedule`]).
+//! Each client has up to a fixed number of requests in flight. It sends the next one after a reply
+//! and a think time (a closed loop), or at a scheduled time (an open loop). The protocol defines
+//! requests and replies ([`crate::exchange`]), and the schedule determines when a request is due
+//! ([`crate::schedule`]).
 
 mod backoff;
 mod client;

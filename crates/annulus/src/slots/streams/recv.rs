@@ -310,8 +310,8 @@ impl Stream {
         self.go_on(shared, state);
     }
 
-    /// Lists the next receive, or cancels the current one if memory is short and the stream holds
-    /// more than its allowance.
+    /// Lists the next receive if one is due. Cancels a multishot receive if memory is short and the
+    /// stream holds more than its allowance.
     #[inline(always)]
     pub(super) fn go_on(&mut self, shared: &mut StreamResources, state: &mut LoopState) {
         self.recv_more(shared, state);

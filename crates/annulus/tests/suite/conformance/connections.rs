@@ -15,7 +15,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::linux::net::SocketAddrExt;
 use std::time::Duration;
 
-/// A port without a listener.
+/// An address on which nothing listens.
 const CLOSED: &str = "127.0.0.1:1";
 
 pub(crate) async fn both_ends_know_both_addresses() -> io::Result<()> {

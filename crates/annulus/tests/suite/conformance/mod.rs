@@ -75,7 +75,8 @@ macro_rules! suite {
     )*};
 }
 
-/// Like `suite!`, for features that only Linux has.
+/// Like `suite!`, for bodies that need the real kernel. Rows have no settings and no check, and the
+/// modes with busy polling and without copies are left out.
 macro_rules! linux_suite {
     ($($module:ident::$body:ident;)*) => {$(
         mod $body {

@@ -94,7 +94,7 @@ fn a_directory_removed_while_being_read_ends() {
     });
 }
 
-/// Creates a tree of directories that each have files.
+/// Creates a tree of directories, with four files in each of the 27 deepest ones.
 fn make_tree(root: &Path) {
     for n in 0..27 {
         let deep = root.join(format!("{}/{}/{}/d/e", n / 9, n / 3 % 3, n % 3));

@@ -1,5 +1,6 @@
-//! Locks that are released by dropping the file while a duplicate of its descriptor is open, such
-//! as in a child that another thread has forked and that has not executed its program yet.
+//! Dropping a file releases its lock even if a duplicate of the descriptor is still open, such as
+//! in a child that another thread has forked and that has not called `exec` yet. If the program has
+//! had access to the descriptor, its duplicates keep the lock.
 #![allow(unsafe_code)]
 
 use crate::files::drops::begin;

@@ -12,8 +12,8 @@ use std::io::{self, IoSlice};
 pub(crate) struct Writer {
     run: Run,
     half: SendHalf,
-    /// Whether a dropped send may still fill the queue. Dropping a second send would then send
-    /// nothing.
+    /// Whether a dropped send may still fill the queue. The stream would then not accept another
+    /// send, whose bytes would be lost if it was dropped too.
     full: bool,
 }
 

@@ -29,8 +29,8 @@ const HEADING: &str = "Several machines";
 /// The options for a run of several machines.
 #[derive(Args, Debug)]
 pub(super) struct PartArgs {
-    /// Take part in a run of several machines that meet here. Part 1 listens at this address of its
-    /// machine, and prints the report. All parts have the same options
+    /// Take part in a run of several machines, which meet at this address. Part 1 listens on it and
+    /// prints the report. Give all parts the same options, except --part
     #[arg(long, value_name = "HOST:PORT", help_heading = HEADING)]
     meet: Option<Address>,
     /// Which part of the run this machine takes, such as 2/4 [default: from the rank set by mpirun,

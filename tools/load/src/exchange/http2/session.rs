@@ -199,7 +199,8 @@ impl Session {
         }
     }
 
-    /// Records that the server accepts no further requests.
+    /// Records that the server accepts no further requests, and adds the waiting ones to the
+    /// refused ones.
     #[cold]
     fn stop_accepting(&mut self) {
         self.is_draining = true;
@@ -298,8 +299,8 @@ impl Session {
         Ok(())
     }
 
-    /// Removes a request from those without a reply, and moves the oldest one to its position.
-    /// Returns that position.
+    /// Removes a request from those without a reply, and moves the first one to its place. Returns
+    /// the position that it had.
     fn remove(&mut self, number: usize) -> usize {
         let position = self.unanswered.iter().position(|unanswered| *unanswered == number);
         let position = position.expect("the request has already been answered");
@@ -324,7 +325,7 @@ async fn reply(
         let data = data?;
         take(&data);
         let length = data.len();
-        // The call fails if the stream has ended, and an ended stream needs no window.
+        // The call fails only if more is released than was received.
         _ = body.flow_control().release_capacity(length);
     }
     let trailers = body.trailers().await?;

@@ -24,7 +24,8 @@ use std::task::{Context, Poll};
 /// Minimum bytes of the first direct write in a turn. Copying fewer bytes costs less than a system
 /// call.
 const MIN_FIRST_DIRECT_BYTES: usize = 8 * 1024;
-/// Minimum bytes of each further direct write in a turn. Buffers this large are not kept for reuse.
+/// Minimum bytes of each further direct write in a turn. Copying more would need newly allocated
+/// memory, because larger buffers are not kept for reuse.
 const MIN_NEXT_DIRECT_BYTES: usize = 64 * 1024;
 /// Maximum bytes sent directly per turn by all streams: about 100 µs of work.
 const MAX_DIRECT_BYTES_PER_TURN: usize = 1024 * 1024;
