@@ -64,7 +64,7 @@ def main():
     if not shutil.which("curl"):
         print("no curl: apt-get install curl", file=sys.stderr)
         return UNAVAILABLE
-    good, available = True, True
+    failed, available = False, True
     for program in sorted(pathlib.Path(sys.argv[1]).iterdir()):
         plain_only = program.name in WITHOUT_TLS
         for service in (name for name in SERVICES if not (plain_only and name.startswith("https"))):
@@ -72,9 +72,9 @@ def main():
             for mode in MODES.get(program.name, [[]]) + only:
                 why, is_available = check(program, service, mode)
                 print(" ".join([program.name, service, *mode]), "ok" if why is None else f"no: {why}")
-                good &= why is None
+                failed |= is_available and why is not None
                 available &= is_available
-    return 0 if good else 1 if available else UNAVAILABLE
+    return 1 if failed else 0 if available else UNAVAILABLE
 
 
 if __name__ == "__main__":

@@ -128,7 +128,7 @@ def main():
         return USAGE
     path = pathlib.Path(sys.argv[1])
     programs = sorted(path.iterdir()) if path.is_dir() else [path]
-    good, available = True, True
+    failed, available = False, True
     for program in programs:
         for service in SERVICES:
             for driver in DRIVERS.get(program.name, (None,)):
@@ -137,9 +137,9 @@ def main():
                     continue
                 text = "ok" if why is None else "no: it cannot run here" if why is True else f"no: {why}"
                 print(" ".join([program.name, service, *filter(None, [driver])]), text)
-                good &= why is None
+                failed |= isinstance(why, str)
                 available &= why is not True
-    return 0 if good else 1 if available else UNAVAILABLE
+    return 1 if failed else 0 if available else UNAVAILABLE
 
 
 if __name__ == "__main__":

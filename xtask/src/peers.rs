@@ -95,6 +95,10 @@ fn build(name: &str) -> Result<Option<PathBuf>> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::Permissions;
+    use std::os::unix::fs::PermissionsExt;
+    use std::path::Path;
+
     use super::*;
 
     #[test]
@@ -107,5 +111,33 @@ mod tests {
         ] {
             assert_eq!(script(peer), check);
         }
+    }
+
+    #[test]
+    fn a_check_fails_if_one_server_fails_and_another_cannot_run_here() {
+        if Step::new("python3", "--version").probe().is_none() {
+            return;
+        }
+        let above = env::temp_dir().join(format!("annulus-xtask-peers-{}", std::process::id()));
+        let (tools, servers) = (above.join("tools"), above.join("servers"));
+        [&tools, &servers].iter().for_each(|path| fs::create_dir_all(path).unwrap());
+        let write = |path: &Path, status: i32| {
+            fs::write(path, format!("#!/bin/sh\nexit {status}\n")).unwrap();
+            fs::set_permissions(path, Permissions::from_mode(0o700)).unwrap();
+        };
+        // No server gets ready, so `curl` only has to exist.
+        write(&tools.join("curl"), 0);
+        let path = format!("{}:{}", tools.display(), env::var("PATH").unwrap());
+        for check in ["check_programs", "check_writes"] {
+            for (broken, expected) in [(1, 1), (UNAVAILABLE_STATUS.unwrap(), 3)] {
+                write(&servers.join("one"), broken);
+                write(&servers.join("two"), UNAVAILABLE_STATUS.unwrap());
+                let step = Step::new("python3", &format!("tools/peers/{check}.py"));
+                let (status, printed) =
+                    step.argument(&servers).env("PATH", &path).capture().unwrap();
+                assert_eq!(status.code(), Some(expected), "{check}: {printed}");
+            }
+        }
+        fs::remove_dir_all(above).unwrap();
     }
 }
