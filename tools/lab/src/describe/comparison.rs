@@ -258,6 +258,12 @@ impl Comparison {
                 "server '{}' already runs, and cannot read jobs: write its command",
                 running.map_or("", |one| &one.name)
             );
+            let listening = self.contenders.iter().find(|one| !one.has_own_port());
+            ensure!(
+                listening.is_none(),
+                "server '{}' reads jobs, so {{port}} in its command has no effect: remove it",
+                listening.map_or("", |one| &one.name)
+            );
             self.contenders = self.contenders.into_iter().map(Contender::answering_jobs).collect();
         }
         if self.baseline.is_empty() {
@@ -460,6 +466,11 @@ mod tests {
         Ok(Description::parse("small", text)?.comparison().expect("the file is a suite"))
     }
 
+    /// What [`SMALL`] has, and servers that read jobs have instead.
+    const JOBLESS: &str = "[[server]]\nname = \"b\"\naddress = \"127.0.0.1:80\"\n\
+        [[load]]\nurl = \"http://127.0.0.1:{port}/\"\nconnections = [1, 50]\n";
+    const JOBS: &str = "[[load]]\njob = \"go {seconds}\"\ndepth = 1\n";
+
     const SMALL: &str = "title = \"t\"\n\
         [[server]]\ncommand = \"a --port {port} -v\"\n\
         [[server]]\nname = \"b\"\naddress = \"127.0.0.1:80\"\n\
@@ -553,6 +564,7 @@ mod tests {
                 &["baseline 'c'", "the servers are a, b"],
             ),
             ("4k =", "\"../k\" =", &["site '../k'"]),
+            (JOBLESS, JOBS, &["server 'a' reads jobs, so {port} in its command has no effect"]),
         ] {
             let text = SMALL.replace(from, to);
             assert_ne!(text, SMALL, "{from}");

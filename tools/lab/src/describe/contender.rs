@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::env;
+use std::ffi::OsStr;
 use std::fs;
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
@@ -17,9 +18,12 @@ use crate::listening;
 use crate::peer::Peers;
 use crate::process::Spec;
 
-/// The placeholders of a contender's command line and configuration.
-const CONTENDER_PLACEHOLDERS: [&str; 8] =
-    ["port", "dir", "scratch", "configuration", "module", "site", "target", "service"];
+/// The placeholders of a contender's command line.
+const COMMAND_PLACEHOLDERS: [&str; 7] =
+    ["port", "dir", "scratch", "configuration", "site", "target", "service"];
+
+/// The placeholders of the command line of a peer.
+const PEER_PLACEHOLDERS: [&str; 5] = ["dir", "scratch", "site", "target", "service"];
 
 /// The prefix of the address of a Unix socket.
 pub(super) const UNIX_PREFIX: &str = "unix:";
@@ -36,7 +40,7 @@ pub(super) const UNIX_PREFIX: &str = "unix:";
 /// the key `module`.
 ///
 /// With the key `peer`, the script of that peer builds the program, which announces its address.
-/// `{port}` and the keys `port`, `ready`, `configuration` and `module` then have no effect.
+/// `{port}` and the keys `port`, `ready`, `configuration` and `module` are then refused.
 ///
 /// Without `peer`, if neither the command nor its configuration has `{port}`, the key `port` sets
 /// the port on which the server listens; if that key is missing, too, the port is looked up among
@@ -82,12 +86,19 @@ pub struct Contender {
     /// Whether the contender reads jobs instead of listening.
     #[serde(skip)]
     answers_jobs: bool,
-    /// How the contender is started. [`prepare`](Contender::prepare) sets this, and the text of the
-    /// configuration in `text`.
+    /// How the contender is started. [`prepare`](Contender::prepare) sets this and `template`.
     #[serde(skip)]
     pub(crate) spec: Spec,
     #[serde(skip)]
-    pub(crate) text: Option<String>,
+    template: Option<Template>,
+}
+
+/// A configuration before its placeholders are replaced.
+#[derive(Clone, Debug)]
+struct Template {
+    text: String,
+    /// The path of the module.
+    module: Option<Placeholder>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -181,22 +192,13 @@ impl Contender {
         match (&self.command, &self.address) {
             (Some(line), None) => {
                 let mut words = placeholders::split(line)?;
-                placeholders::check(&words, &CONTENDER_PLACEHOLDERS)?;
                 let program = words.remove(0);
                 self.arguments = words;
+                self.check_command(&program)?;
                 self.program = match &self.peer {
                     Some(peer) => Program::Peer(peer.clone(), Some(program)),
                     None => Program::Installed(program),
                 };
-                ensure!(
-                    self.configuration.is_some() || !has(&self.arguments, "configuration"),
-                    "{{configuration}} has no file: set the key configuration"
-                );
-                ensure!(
-                    self.port.is_none() || self.has_own_port(),
-                    "port {} and {{port}} both set the port: remove one",
-                    self.port.unwrap_or_default()
-                );
             }
             (None, Some(address)) => {
                 let Contender { peer, variables, configuration, module, ready, port, .. } = &self;
@@ -237,6 +239,53 @@ impl Contender {
             self.name
         );
         Ok(self)
+    }
+
+    /// Refuses keys without effect, and placeholders that would not be replaced.
+    fn check_command(&self, program: &str) -> Result<()> {
+        let Contender { arguments, configuration, module, ready, port, .. } = self;
+        if let Some(name) = placeholders::names(program).next() {
+            bail!(
+                "{{{name}}} in the program '{program}' is not replaced: write the program's name or path"
+            );
+        }
+        if let Some(peer) = &self.peer {
+            let keys = [
+                ("configuration", configuration.is_some()),
+                ("module", module.is_some()),
+                ("ready", ready.is_some()),
+                ("port", port.is_some()),
+            ];
+            if let Some((key, _)) = keys.iter().find(|(_, is_set)| *is_set) {
+                bail!(
+                    "{key} has no effect with peer '{peer}', whose program announces its address: remove {key}"
+                );
+            }
+            ensure!(
+                !has(arguments, "port"),
+                "{{port}} has no effect with peer '{peer}', whose program announces its address: write 0 instead"
+            );
+            return placeholders::check(arguments, &PEER_PLACEHOLDERS);
+        }
+        ensure!(
+            !has(arguments, "module"),
+            "{{module}} is only replaced in a configuration: write it there, or the path of the library here"
+        );
+        placeholders::check(arguments, &COMMAND_PLACEHOLDERS)?;
+        ensure!(
+            configuration.is_some() || !has(arguments, "configuration"),
+            "{{configuration}} has no file: set the key configuration"
+        );
+        ensure!(
+            configuration.is_some() || module.is_none(),
+            "module has no effect without a configuration: set the key configuration, or remove module"
+        );
+        ensure!(
+            port.is_none() || !has(arguments, "port"),
+            "port {} and {{port}} both set the port: remove one",
+            port.unwrap_or_default()
+        );
+        Ok(())
     }
 
     /// Returns the words of the command line. `program` is the path of the program; a contender
@@ -308,12 +357,22 @@ impl Contender {
 
     /// Returns true if the command line or the configuration contains this placeholder.
     pub(crate) fn needs(&self, word: &str) -> bool {
-        has(&self.arguments, word) || has(self.text.as_slice(), word)
+        let text = self.template.as_ref().map(|template| &template.text);
+        has(&self.arguments, word) || has(text.as_slice(), word)
     }
 
-    /// Returns the path of the configuration, if there is one.
-    pub(crate) fn configuration(&self) -> Option<&Path> {
-        self.configuration.as_deref()
+    /// Returns true if each process needs a directory, for its configuration or its own files.
+    pub(crate) fn needs_directory(&self) -> bool {
+        self.configuration.is_some() || self.needs("dir") || self.needs("scratch")
+    }
+
+    /// Returns the file name and the text of the configuration, if there is one, after replacing
+    /// its placeholders.
+    pub(crate) fn filled_configuration(&self, words: &[Placeholder]) -> Option<(&OsStr, String)> {
+        let name = self.configuration.as_ref()?.file_name().unwrap_or_default();
+        let Template { text, module } = self.template.as_ref()?;
+        let words: Vec<_> = words.iter().chain(module).cloned().collect();
+        Some((name, filled(text, &words)))
     }
 
     /// Returns how to install the contender's program or client, if one of them is missing.
@@ -329,7 +388,7 @@ impl Contender {
     /// built first.
     ///
     /// # Errors
-    /// If a peer does not build.
+    /// If a peer does not build, or a placeholder in the configuration would not be replaced.
     pub(crate) fn prepare(
         mut self,
         peers: Option<&Peers>,
@@ -345,8 +404,8 @@ impl Contender {
             },
             Program::Installed(program) => {
                 match installed::find(program).and_then(|path| Ok((path, self.read(peers)?))) {
-                    Ok((path, text)) => {
-                        self.text = text;
+                    Ok((path, template)) => {
+                        self.template = template;
                         path
                     }
                     Err(why) => return Ok(Err(left_out(why))),
@@ -356,6 +415,7 @@ impl Contender {
         if let Some(why) = self.client.as_ref().and_then(Client::missing) {
             return Ok(Err(left_out(why)));
         }
+        self.check_configuration()?;
         let variables = self.variables.iter();
         self.spec = Spec {
             arguments: self.arguments.iter().map(Into::into).collect(),
@@ -366,8 +426,27 @@ impl Contender {
         Ok(Ok(self))
     }
 
-    /// Returns the text of the configuration, with the path of the module filled in.
-    fn read(&self, peers: Option<&Peers>) -> Result<Option<String>, String> {
+    /// Refuses placeholders of commands in the configuration, and `{module}` without a module.
+    /// Other words in braces may belong to the configuration's own syntax.
+    fn check_configuration(&self) -> Result<()> {
+        let (Some(file), Some(Template { text, module })) = (&self.configuration, &self.template)
+        else {
+            return Ok(());
+        };
+        let file = file.display();
+        ensure!(
+            !has(&[text], "configuration"),
+            "{{configuration}} in {file} is only replaced in a command: remove it; for a literal {{configuration}} write {{{{configuration}}}}"
+        );
+        ensure!(
+            module.is_some() || !has(&[text], "module"),
+            "{{module}} in {file} has no library: set the key module; for a literal {{module}} write {{{{module}}}}"
+        );
+        Ok(())
+    }
+
+    /// Reads the configuration, and looks for its module.
+    fn read(&self, peers: Option<&Peers>) -> Result<Option<Template>, String> {
         let Some(file) = &self.configuration else { return Ok(None) };
         let text = match &self.directory {
             Some(directory) => {
@@ -384,13 +463,15 @@ impl Contender {
         };
         let module = self.module.as_ref().map(Module::find).transpose()?;
         let module: Option<Placeholder> = module.map(|path| ("module", path.display().to_string()));
-        Ok(Some(filled(&text, module.as_slice())))
+        Ok(Some(Template { text, module }))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::describe::Description;
+    use crate::scratch::tests::directory;
 
     /// A host name may have several addresses, and the server listens at only one of them.
     #[test]
@@ -402,7 +483,6 @@ mod tests {
             resolved(&format!("localhost:{}", address.port())).expect("the name was not resolved");
         assert_eq!(found, address.into());
     }
-    use crate::describe::Description;
 
     #[test]
     fn a_text_is_an_address_or_a_command() {
@@ -421,6 +501,8 @@ mod tests {
             ("http://127.0.0.1:80/", "is not a server: give its address"),
             ("a {prot}", "unknown placeholder {prot}: known placeholders are {port}, {dir}, "),
             ("a -c {configuration}", "{configuration} has no file"),
+            ("a -m {module}", "{module} is only replaced in a configuration"),
+            ("{dir}/a", "{dir} in the program '{dir}/a' is not replaced"),
             ("a 'b", "unterminated quote"),
             ("", "is empty"),
             ("unix:", "has 0 bytes"),
@@ -441,6 +523,10 @@ mod tests {
         assert!(why.starts_with(expected), "{why}");
     }
 
+    /// The placeholders of configurations.
+    const CONFIGURATION_PLACEHOLDERS: [&str; 7] =
+        ["port", "dir", "scratch", "module", "site", "target", "service"];
+
     /// Checks that the catalogue's configurations contain `{port}`, and no unknown placeholders.
     #[test]
     fn catalogue_configurations_use_only_known_placeholders() {
@@ -454,9 +540,85 @@ mod tests {
             };
             let text =
                 fs::read_to_string(peers.join(file)).expect("the configuration cannot be read");
-            placeholders::check(std::slice::from_ref(&text), &CONTENDER_PLACEHOLDERS)
+            placeholders::check(std::slice::from_ref(&text), &CONFIGURATION_PLACEHOLDERS)
                 .unwrap_or_else(|why| panic!("{}: {why}", file.display()));
             assert!(has(&[text], "port") && has(arguments, "configuration"), "{}", contender.name);
+        }
+    }
+
+    /// Returns a contender that runs `sh` with a configuration in `directory`, prepared.
+    fn with_configuration(directory: &Path, text: &str, module: bool) -> Result<Contender> {
+        fs::write(directory.join("a.conf"), text).expect("cannot write the configuration");
+        let module = module.then(|| Module::at("/"));
+        let contender = Contender {
+            command: Some("sh {configuration}".into()),
+            configuration: Some("a.conf".into()),
+            directory: Some(directory.to_owned()),
+            module,
+            ..Contender::default()
+        };
+        Ok(contender.checked()?.prepare(None, None)?.expect("sh is missing"))
+    }
+
+    #[test]
+    fn a_configuration_is_filled_once() {
+        let scratch = directory();
+        let text = "listen {port} {{port}} {module} {{module}} {{configuration}} {other}";
+        let contender =
+            with_configuration(scratch.path(), text, true).expect("the configuration was refused");
+        assert_eq!(contender.place(), Place::Given);
+        let (name, filled) = contender
+            .filled_configuration(&[("port", "80".into())])
+            .expect("the contender has no configuration");
+        assert_eq!(name, "a.conf");
+        assert_eq!(filled, "listen 80 {port} / {module} {configuration} {other}");
+        let literal = with_configuration(scratch.path(), "{{port}}", true);
+        assert_eq!(literal.expect("the configuration was refused").place(), Place::LookedUp);
+    }
+
+    #[test]
+    fn placeholders_that_a_configuration_does_not_have_are_refused() {
+        let scratch = directory();
+        for (text, module, part) in [
+            ("{configuration}", true, "{configuration} in a.conf is only replaced in a command"),
+            ("{MODULE}", false, "{module} in a.conf has no library: set the key module"),
+        ] {
+            let error =
+                format!("{:#}", with_configuration(scratch.path(), text, module).expect_err(text));
+            assert!(error.starts_with(part), "{error}");
+        }
+    }
+
+    #[test]
+    fn keys_and_placeholders_without_effect_are_refused() {
+        let file = |keys: &str| {
+            let text = format!(
+                "title = \"t\"\n[[server]]\n{keys}\n[[load]]\nurl = \"http://127.0.0.1:{{port}}/\"\n"
+            );
+            Description::parse("a", &text)
+        };
+        file("peer = \"p\"\ncommand = \"a 0 {dir} {site} {service} {{port}}\"")
+            .expect("a peer was refused");
+        for (keys, part) in [
+            ("configuration = \"c\"", "configuration has no effect with peer 'p'"),
+            ("module = { paths = [], package = \"m\" }", "module has no effect with peer 'p'"),
+            ("ready = \"r\"", "ready has no effect with peer 'p'"),
+            ("port = 80", "port has no effect with peer 'p'"),
+        ] {
+            let error = file(&format!("peer = \"p\"\ncommand = \"a 0\"\n{keys}"));
+            let error = format!("{:#}", error.expect_err(keys));
+            assert!(error.contains(part), "{error}");
+        }
+        for (keys, part) in [
+            ("peer = \"p\"\ncommand = \"a {port}\"", "{port} has no effect with peer 'p'"),
+            ("peer = \"p\"\ncommand = \"a {module}\"", "unknown placeholder {module}"),
+            (
+                "command = \"a\"\nmodule = { paths = [], package = \"m\" }",
+                "module has no effect without a configuration",
+            ),
+        ] {
+            let error = format!("{:#}", file(keys).expect_err(keys));
+            assert!(error.contains(part), "{error}");
         }
     }
 

@@ -83,6 +83,14 @@ impl Module {
 }
 
 #[cfg(test)]
+impl Module {
+    /// Creates a module with one possible path.
+    pub(super) fn at(path: &str) -> Module {
+        Module { paths: vec![path.into()], package: "some".into() }
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use super::*;
 

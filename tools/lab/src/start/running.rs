@@ -78,15 +78,14 @@ fn words(
     if *place == Place::Given {
         words.push(("port", unused()?.to_string()));
     }
-    let needs = ["dir", "scratch"].iter().any(|word| contender.needs(word));
-    if contender.configuration().is_none() && !needs {
+    if !contender.needs_directory() {
         return Ok(words);
     }
     let directory = fixture.directory()?;
     words.extend([("dir", directory.clone()), ("scratch", directory.clone())]);
-    if let (Some(file), Some(text)) = (contender.configuration(), &contender.text) {
-        let path = format!("{directory}/{}", file.file_name().unwrap_or_default().display());
-        fs::write(&path, filled(text, &words))?;
+    if let Some((name, text)) = contender.filled_configuration(&words) {
+        let path = format!("{directory}/{}", name.display());
+        fs::write(&path, text)?;
         words.push(("configuration", path));
     }
     Ok(words)
