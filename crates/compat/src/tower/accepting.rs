@@ -2,6 +2,7 @@
 
 use super::error::{OnError, ServeError};
 use super::open::OpenCount;
+use super::sessions::Sessions;
 use crate::Listen;
 use annulus::task::JoinSet;
 use annulus::time::{Sleep, sleep, timeout};
@@ -56,13 +57,35 @@ impl<L: Listen> Accepting<'_, L> {
     }
 }
 
-/// Waits until all connections have ended, and drops those that are still open after `limit`.
-pub(super) async fn drain(mut connections: JoinSet<()>, limit: Option<Duration>) {
+/// Time that sessions have to end after the other connections, if no limit is set. It is the same
+/// as for an HTTP/2 connection without a request, because both depend on the peer alone.
+const SESSION_WAIT: Duration = Duration::from_secs(5);
+
+/// Waits until all connections and sessions have ended. Drops the connections and cuts the sessions
+/// that exceed the limit.
+pub(super) async fn drain(
+    mut connections: JoinSet<()>,
+    open: &OpenCount,
+    sessions: &Sessions,
+    limit: Option<Duration>,
+) {
     let all = async { while connections.join_next().await.is_some() {} };
     match limit {
-        None => all.await,
-        // The remaining connections are dropped below.
-        Some(limit) => _ = timeout(limit, all).await,
+        None => {
+            all.await;
+            _ = timeout(SESSION_WAIT, sessions.all_ended()).await;
+        }
+        Some(limit) => {
+            let all = async {
+                all.await;
+                sessions.all_ended().await;
+            };
+            _ = timeout(limit, all).await;
+        }
     }
     connections.shutdown().await;
+    if sessions.open() > 0 {
+        open.cut_upgraded(limit.unwrap_or(SESSION_WAIT));
+        sessions.cut_all().await;
+    }
 }

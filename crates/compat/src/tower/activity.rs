@@ -1,8 +1,10 @@
 //! The activity of a connection: its requests in flight, and the bytes read and written.
 
+use super::sessions::Session;
 use annulus::time::Instant;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
+use std::sync::Arc;
 
 /// Shared by a connection, its stream and its requests, which in HTTP/2 are tasks of their own.
 pub(super) struct Activity {
@@ -23,6 +25,8 @@ pub(super) struct Activity {
     /// True if the last request has a body. hyper does not expose whether a body was read to its
     /// end.
     has_body: Cell<bool>,
+    /// The session that begins if the last request with an upgrade is granted.
+    pub(super) session: RefCell<Option<Arc<Session>>>,
 }
 
 impl Activity {
@@ -37,6 +41,7 @@ impl Activity {
             has_unparsed: Cell::default(),
             has_unflushed: Cell::default(),
             has_body: Cell::default(),
+            session: RefCell::default(),
         })
     }
 

@@ -6,6 +6,7 @@ use super::open::Open;
 use super::panics;
 use super::protocol::{Protocol, Versions};
 use super::service::Counted;
+use super::sessions::Sessions;
 use super::stream::CountedStream;
 use super::timer::{Late, Limits, Timer};
 use crate::hyper::{BoxError, Executor, HttpService, WriteLimit};
@@ -18,7 +19,6 @@ use std::io;
 use std::pin::pin;
 use std::rc::Rc;
 use std::task::Poll;
-use tokio_util::sync::CancellationToken;
 
 /// The settings that all connections of a server share.
 pub(super) struct Settings {
@@ -26,15 +26,15 @@ pub(super) struct Settings {
     pub(super) http2: http2::Builder<Executor>,
     pub(super) versions: Versions,
     pub(super) limits: Limits,
-    /// Cancelled when connections must end after their current requests.
-    pub(super) stop: CancellationToken,
+    /// Told when connections must end after their current requests.
+    pub(super) sessions: Sessions,
 }
 
 /// Serves a connection until it ends, and reports its error.
 pub(super) async fn run<T, S>(
     stream: impl Future<Output = io::Result<(T, Extensions)>>,
     service: S,
-    open: Open,
+    open: Rc<Open>,
     settings: Rc<Settings>,
     report: Report,
 ) where
@@ -45,7 +45,7 @@ pub(super) async fn run<T, S>(
         let stream = within(settings.limits.header, stream, |limit| {
             format!("the handshake did not finish within {limit:?}")
         });
-        match settings.stop.run_until_cancelled(stream).await {
+        match settings.sessions.stop().run_until_cancelled(stream).await {
             Some(stream) => serve(stream?, service, open, &settings, &report).await,
             None => Ok(()),
         }
@@ -62,7 +62,7 @@ pub(super) async fn run<T, S>(
 async fn serve<T, S>(
     (stream, known): (T, Extensions),
     service: S,
-    open: Open,
+    open: Rc<Open>,
     settings: &Settings,
     report: &Report,
 ) -> Result<(), BoxError>
@@ -72,15 +72,22 @@ where
 {
     let activity = Activity::new();
     let limit = settings.limits.request;
-    let report = report.clone();
-    let service = Counted { service, known, activity: activity.clone(), limit, report };
+    let service = Counted {
+        service,
+        known,
+        activity: activity.clone(),
+        limit,
+        sessions: settings.sessions.clone(),
+        report: report.clone(),
+    };
     let limit = WriteLimit::new(settings.limits.write);
-    let stream = CountedStream { stream, activity: activity.clone(), _open: open, limit };
+    let still_open = Rc::downgrade(&open);
+    let stream = CountedStream { stream, activity: activity.clone(), open, limit };
     let mut connection = Protocol::Unknown(settings, stream, service, activity.clone());
-    let mut stopped = pin!(settings.stop.cancelled());
+    let mut stopped = pin!(settings.sessions.stop().cancelled());
     let mut is_stopping = false;
-    let mut timer = Timer::new(activity, settings.limits);
-    poll_fn(|cx| {
+    let mut timer = Timer::new(activity.clone(), settings.limits);
+    let ended = poll_fn(|cx| {
         loop {
             if !is_stopping && stopped.as_mut().poll(cx).is_ready() {
                 is_stopping = true;
@@ -99,5 +106,12 @@ where
             }
         }
     })
-    .await
+    .await;
+    drop(connection);
+    // A stream that outlives its HTTP connection has been upgraded.
+    let session = activity.session.take();
+    if let Some((session, open)) = session.zip(still_open.upgrade()) {
+        open.note_upgraded(session.hold(), report.clone());
+    }
+    ended
 }

@@ -67,6 +67,7 @@ mod protocol;
 mod releasable;
 mod serve;
 mod service;
+mod sessions;
 mod stream;
 mod timeout;
 mod timer;
@@ -76,6 +77,7 @@ mod websocket;
 
 pub use error::ServeError;
 pub use serve::{Plain, Serve, serve, serve_hyper, serve_with};
+pub use sessions::Sessions;
 pub use timeout::{Timeout, TimeoutFuture, TimeoutLayer};
 #[cfg(feature = "ws")]
 pub use websocket::{WebSocket, WebSocketUpgrade};

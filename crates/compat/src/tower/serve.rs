@@ -5,6 +5,7 @@ use super::connection::{self, Settings};
 use super::error::{self, OnError, ServeError};
 use super::panics;
 use super::protocol::Versions;
+use super::sessions::Sessions;
 use super::timer::Limits;
 use crate::Listen;
 use crate::clock::NO_LIMIT;
@@ -27,7 +28,6 @@ use std::rc::Rc;
 #[cfg(feature = "rustls")]
 use std::sync::Arc;
 use std::time::Duration;
-use tokio_util::sync::CancellationToken;
 
 /// Serves a `tower` service, such as axum's `Router`, on all connections of a listener. Awaiting
 /// the result runs the server.
@@ -139,6 +139,7 @@ where
         limits: Limits::default(),
         on_error: Rc::new(|_: ServeError<'_, L::Peer>| {}),
         signal: None,
+        sessions: Sessions::new(),
     }
 }
 
@@ -152,7 +153,8 @@ type Stream<L> = <L as Listen>::Stream;
 ///
 /// Dropping the future closes the listener and drops the connections; the runtime treats data
 /// already accepted for sending as for any dropped stream. Upgraded connections belong to the tasks
-/// spawned for them, so neither a drop nor a graceful shutdown ends them.
+/// spawned for them, which a drop does not end. A graceful shutdown waits for them:
+/// [`Sessions`].
 ///
 /// The size of request bodies is not limited. A service that collects a body should set a limit,
 /// for example with `http_body_util::Limited`. axum's extractors read at most 2 MB, unless
@@ -189,11 +191,13 @@ pub struct Serve<L: Listen, M, H> {
     limits: Limits,
     on_error: OnError<L::Peer>,
     signal: Option<Pin<Box<dyn Future<Output = ()>>>>,
+    sessions: Sessions,
 }
 
 impl<L: Listen, M, H> Serve<L, M, H> {
     /// Shuts the server down once this future completes. The listener and connections without a
-    /// request are closed at once, the others after the responses to their current requests. HTTP/2
+    /// request are closed at once, the others after the responses to their current requests.
+    /// Upgraded connections are told to end ([`Sessions::shutting_down`]). HTTP/2
     /// asks the peer to end a connection. If the peer does not, the connection is dropped 5 seconds
     /// after its last request, or later while the rest of a response is still being sent.
     pub fn with_graceful_shutdown(mut self, signal: impl Future<Output = ()> + 'static) -> Self {
@@ -201,12 +205,21 @@ impl<L: Listen, M, H> Serve<L, M, H> {
         self
     }
 
-    /// Sets how long a graceful shutdown waits for the remaining connections before it drops them.
+    /// Sets how long a graceful shutdown waits for the remaining connections before it drops them,
+    /// and for upgraded ones ([`Sessions`]) before it cuts them.
+    ///
     /// There is no limit by default, so it waits forever for a request that never finishes or whose
-    /// body never arrives. See also [`request_timeout`](Self::request_timeout).
+    /// body never arrives. See also [`request_timeout`](Self::request_timeout). Sessions are then
+    /// cut 5 seconds after the last other connection has ended.
     pub fn drain_timeout(mut self, limit: Duration) -> Self {
         self.limits.drain = Some(limit);
         self
+    }
+
+    /// Returns the upgraded connections of this server, such as WebSockets: how many there are, and
+    /// how many a graceful shutdown had to cut.
+    pub fn sessions(&self) -> Sessions {
+        self.sessions.clone()
     }
 
     /// Sets how many connections may be open at once, including upgraded ones. More connections
@@ -366,7 +379,19 @@ impl<L: Listen, M, H> Serve<L, M, H> {
         Fut: Future<Output = io::Result<(T, Extensions)>>,
     {
         let Self { listener, make, http1, http2, versions, limits, on_error, signal, .. } = self;
-        Serve { listener, make, handshake, http1, http2, versions, limits, on_error, signal }
+        let sessions = self.sessions;
+        Serve {
+            listener,
+            make,
+            handshake,
+            http1,
+            http2,
+            versions,
+            limits,
+            on_error,
+            signal,
+            sessions,
+        }
     }
 }
 
@@ -437,7 +462,6 @@ where
 
     fn into_future(mut self) -> Self::IntoFuture {
         Box::pin(async move {
-            let stop = CancellationToken::new();
             // hyper adds the limit to an `Instant`, which panics on overflow.
             let header = self.limits.header.filter(|limit| *limit < NO_LIMIT);
             self.http1.timer(Timer::new()).header_read_timeout(header);
@@ -447,7 +471,7 @@ where
                 http2: self.http2,
                 versions: self.versions,
                 limits: self.limits,
-                stop: stop.clone(),
+                sessions: self.sessions.clone(),
             });
             let mut accepting = Accepting {
                 listener: &mut self.listener,
@@ -470,10 +494,10 @@ where
                     Err(panic) => report(panics::error(&panic)),
                 }
             }
-            let connections = accepting.connections;
+            let Accepting { connections, open, .. } = accepting;
             drop(self.listener);
-            stop.cancel();
-            drain(connections, self.limits.drain).await;
+            self.sessions.stop().cancel();
+            drain(connections, &open, &self.sessions, self.limits.drain).await;
             Ok(())
         })
     }

@@ -3,12 +3,14 @@
 use super::activity::{self, Activity};
 use super::error::{Report, text_of};
 use super::panics;
+use super::sessions::Sessions;
 use crate::hyper::{BoxError, HttpService};
 use annulus::time::{Sleep, sleep};
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use hyper::header::{CONNECTION, HeaderValue};
 use hyper::http::Extensions;
 use hyper::service::Service;
+use hyper::upgrade::OnUpgrade;
 use hyper::{Request, Response, StatusCode, Version};
 use pin_project_lite::pin_project;
 use std::future::Future;
@@ -24,6 +26,7 @@ pub(super) struct Counted<S> {
     pub(super) known: Extensions,
     pub(super) activity: Rc<Activity>,
     pub(super) limit: Option<Duration>,
+    pub(super) sessions: Sessions,
     pub(super) report: Report,
 }
 
@@ -37,6 +40,11 @@ impl<S: HttpService> Service<Request<Incoming>> for Counted<S> {
         let (version, counted) = (request.version(), self.activity.begin(has_body));
         if !self.known.is_empty() {
             request.extensions_mut().extend(self.known.clone());
+        }
+        if request.extensions().get::<OnUpgrade>().is_some() {
+            let (sessions, session) = self.sessions.of_request();
+            request.extensions_mut().insert(sessions);
+            self.activity.session.replace(Some(session));
         }
         let called = panics::catch(|| self.service.call(request));
         CountedFuture {

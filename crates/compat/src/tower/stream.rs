@@ -1,7 +1,7 @@
 //! A stream that counts bytes and limits how long the peer may go without reading.
 
 use super::activity::Activity;
-use super::open::Open;
+use super::open::{Direction, Open};
 use crate::hyper::WriteLimit;
 use annulus::io::{AsyncRecv, AsyncSend};
 use std::io::{self, IoSlice};
@@ -12,7 +12,7 @@ pub(super) struct CountedStream<S> {
     pub(super) stream: S,
     pub(super) activity: Rc<Activity>,
     /// Counts the connection as open until the stream is dropped, even after an upgrade.
-    pub(super) _open: Open,
+    pub(super) open: Rc<Open>,
     pub(super) limit: WriteLimit,
 }
 
@@ -32,6 +32,7 @@ impl<S> CountedStream<S> {
 
 impl<S: AsyncRecv> AsyncRecv for CountedStream<S> {
     fn poll_fill_at_least(&mut self, cx: &mut Context<'_>, n: usize) -> Poll<io::Result<&[u8]>> {
+        self.open.check_cut(Direction::Read, cx)?;
         self.stream.poll_fill_at_least(cx, n)
     }
 
@@ -41,22 +42,26 @@ impl<S: AsyncRecv> AsyncRecv for CountedStream<S> {
     }
 
     fn poll_fill_buf(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<&[u8]>> {
+        self.open.check_cut(Direction::Read, cx)?;
         self.stream.poll_fill_buf(cx)
     }
 }
 
 impl<S: AsyncSend> AsyncSend for CountedStream<S> {
     fn poll_write(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.open.check_cut(Direction::Write, cx)?;
         let called = self.stream.poll_write(cx, bytes);
         self.counted(cx, called)
     }
 
     fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.open.check_cut(Direction::Write, cx)?;
         let called = self.stream.poll_flush(cx);
         self.limit.within(cx, called)
     }
 
     fn poll_shutdown(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.open.check_cut(Direction::Write, cx)?;
         let called = self.stream.poll_shutdown(cx);
         self.limit.within(cx, called)
     }
@@ -66,6 +71,7 @@ impl<S: AsyncSend> AsyncSend for CountedStream<S> {
         cx: &mut Context<'_>,
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
+        self.open.check_cut(Direction::Write, cx)?;
         let called = self.stream.poll_write_vectored(cx, slices);
         self.counted(cx, called)
     }

@@ -109,13 +109,16 @@ fn released_connection_can_be_upgraded() {
         }
         assert!(answer.starts_with(b"HTTP/1.1 101 "), "{}", String::from_utf8_lossy(&answer));
         assert_eq!(&*client.recv_exact(5).await?, b"early");
-        // The upgraded connection belongs to the task spawned for it.
+        // The shutdown waits for the upgraded connection.
         server.stop.cancel();
-        server.ended.await??;
         for size in [1, 1000, 100_000] {
             client.send(vec![7; size]).await?;
             assert_eq!(&*client.recv_exact(size).await?, vec![7; size]);
         }
+        drop(client);
+        server.ended.await??;
+        let errors = server.errors.borrow();
+        assert!(errors.is_empty(), "{errors:?}");
         Ok(())
     });
 }

@@ -117,3 +117,58 @@ fn tls_session_survives_a_release_and_closes_cleanly() {
         Ok(())
     });
 }
+
+/// An upper bound for the memory of an idle WebSocket in bytes. Its read buffer has 4 KiB.
+const MAX_SESSION_BYTES: isize = 10_000;
+
+/// Opens WebSockets at 10.0.0.1:80, and returns how many bytes each has allocated.
+async fn session_bytes() -> Result<isize, Failure> {
+    use annulus::io::AsyncRecv;
+    let (mut clients, mut before) = (Vec::new(), 0);
+    for number in 0..=CONNECTION_COUNT {
+        // The first connection allocates memory that all share.
+        if number == 1 {
+            before = held();
+        }
+        let mut client = TcpStream::connect("10.0.0.1:80").await?;
+        client.send(UPGRADE_REQUEST).await?;
+        while client.recv_until(b'\n', 1000).await?.expect("the head ended early").len() > 2 {}
+        // A masked frame with a text of one byte, and its echo.
+        client.send(vec![0x81, 0x81, 0, 0, 0, 0, b'x']).await?;
+        assert_eq!(&*client.recv_exact(3).await?, [0x81, 1, b'x']);
+        clients.push(client);
+    }
+    sleep(SECOND * 5).await;
+    Ok((held() - before) / CONNECTION_COUNT as isize)
+}
+
+const UPGRADE_REQUEST: &str = "GET / HTTP/1.1\r\nhost: x\r\nconnection: upgrade\r\nupgrade: websocket\r\n\
+    sec-websocket-version: 13\r\nsec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
+
+#[test]
+fn idle_websockets_hold_little_memory() {
+    use annulus_compat::tower::{WebSocketUpgrade, serve};
+    use futures_util::{SinkExt, StreamExt};
+    let bytes_with = |size: Option<usize>| {
+        let bytes = std::rc::Rc::new(std::cell::Cell::new(0));
+        let found = bytes.clone();
+        simulated(async move |_| {
+            let echo = async move |upgrade: WebSocketUpgrade| {
+                let upgrade = size.into_iter().fold(upgrade, WebSocketUpgrade::read_buffer_size);
+                upgrade.on_upgrade(async |mut socket| {
+                    while let Some(Ok(message)) = socket.next().await {
+                        _ = socket.send(message).await;
+                    }
+                })
+            };
+            let router = axum::Router::new().route("/", axum::routing::any(echo));
+            annulus::spawn(serve(TcpListener::bind("10.0.0.1:80")?, router).into_future());
+            found.set(session_bytes().await?);
+            Ok(())
+        });
+        bytes.get()
+    };
+    let (default, large) = (bytes_with(None), bytes_with(Some(128 * 1024)));
+    assert!(default < MAX_SESSION_BYTES, "{default} bytes per session");
+    assert!(large > 128 * 1024, "{large} bytes per session");
+}

@@ -5,6 +5,7 @@ mod errors;
 mod half_close;
 mod limits;
 mod peers;
+mod sessions;
 mod tls;
 mod websocket;
 

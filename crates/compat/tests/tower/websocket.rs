@@ -187,24 +187,6 @@ assert stream.read() == b""
 "#;
 
 #[test]
-fn a_websocket_outlives_the_server_that_upgraded_it() {
-    everywhere(async || {
-        let server = start("127.0.0.1:0", |server| server);
-        let stream = annulus_compat::SendStream::new(TcpStream::connect(server.address).await?);
-        let url = format!("ws://{}/ws", server.address);
-        let (mut socket, _) = tokio_tungstenite::client_async(url, stream).await?;
-        server.stop.cancel();
-        server.ended.await??;
-        socket.send("still there?".into()).await?;
-        assert_eq!(
-            socket.next().await.expect("no answer arrived")?.into_text()?.as_str(),
-            "still there?"
-        );
-        Ok(())
-    });
-}
-
-#[test]
 fn a_websocket_echoes() {
     everywhere(async || {
         let server = start("127.0.0.1:0", |server| server);
