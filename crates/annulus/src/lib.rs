@@ -65,14 +65,15 @@
 //! | `read_exact`, `read_until`, `read_to_end`, `write_all` | a part was read or queued |
 //! | `connect` | the attempt is cancelled, and its socket is closed |
 //! | `lookup_host` | a look-up that has started continues, and its answer is dropped |
-//! | datagrams: `recv…` | nothing is lost: the next call returns the datagram |
+//! | datagrams: `recv…`, `peek…` | nothing is lost: the next call returns or shows the datagram |
 //! | datagrams: `send…` | nothing is sent |
-//! | `readable`, `writable`, `AsyncFd::async_io` | nothing is lost: a reported readiness is kept |
+//! | `readable`, `writable`, `ready`, `AsyncFd::async_io` | nothing is lost: a reported readiness is kept |
 //! | `send` | a chunk that has been queued, usually by the first poll, is still sent; otherwise nothing is sent |
 //! | `AsyncSend::send`, in generic code | a stream of this crate sends all of the chunk or nothing; other types may have sent a part |
 //! | `write`, `write_vectored` | nothing was sent or queued |
 //! | `TcpStream::close`, `into_parts`, `into_std` | the stream closes like a dropped one |
 //! | `drain`, `shutdown` | queued bytes are still sent; once polled, `shutdown` completes |
+//! | `uring::submit` | the operation is cancelled unless it has taken effect; its memory is kept until then |
 //! | reads and writes of files, syncs | once started, it completes; its memory is kept until then |
 //! | calls of a `FileStream` | nothing is lost: the next call shows the bytes that were read, and queued bytes are written, even when the runtime ends |
 //! | `io::copy`, `copy_at_most`, `copy_bidirectional` | a part was copied; between streams of this crate nothing is lost, and a second copy continues from there. For files, see [`io::copy`](io::copy()) |
@@ -127,6 +128,7 @@ pub mod time;
 mod timers;
 mod trace;
 mod unwind;
+pub mod uring;
 mod waiters;
 
 /// Runs an `async fn main` with [`run`].
@@ -240,8 +242,8 @@ pub use memory::MemoryLimit;
 pub use name::UnknownName;
 pub use runtime::spawn::spawn;
 pub use runtime::{
-    Builder, DriverChoice, DriverInfo, Guest, GuestNext, Handle, Runtime, counters, handle, run,
-    stats, turns,
+    Builder, DriverChoice, DriverInfo, EnterGuard, Guest, GuestNext, Handle, Runtime, counters,
+    handle, run, stats, turns,
 };
 pub use shards::threads::shards;
 /// A tokio macro that works without a tokio runtime:
@@ -259,6 +261,7 @@ pub mod task {
     //! | make a blocking call | [`spawn_blocking`] |
     //! | run two futures in one task, without spawning | `join!` and `select!` of the crates `futures` and `tokio` |
     //! | identify a task | [`id`], [`JoinHandle::id`] |
+    //! | give a task, and what it calls, a value without an argument | [`task_local!`](crate::task_local) |
     //! | let other tasks run | [`yield_now`], [`consume_budget`]; [`cooperative`] for futures of other crates |
     //!
     //! The `select!` of `futures` takes fused futures: `pin!(future.fuse())`, and
@@ -288,7 +291,8 @@ pub mod task {
 
     pub use crate::runtime::current::{id, try_id};
     pub use crate::runtime::join_set::JoinSet;
-    pub use crate::runtime::spawn::spawn_blocking;
+    pub use crate::runtime::spawn::{spawn_blocking, spawn_local};
+    pub use crate::tasks::local::{AccessError, LocalKey, TaskLocalFuture};
     pub use crate::tasks::{
         AbortHandle, Cooperative, Id, JoinError, JoinHandle, consume_budget, cooperative, yield_now,
     };

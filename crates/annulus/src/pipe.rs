@@ -28,7 +28,7 @@ use annulus_kernel::{descriptor, named};
 use rustix::fs::{FileType, OFlags};
 use std::fmt;
 use std::future::poll_fn;
-use std::io::{self, IoSlice};
+use std::io::{self, IoSlice, IoSliceMut};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::path::Path;
 use std::process::{ChildStderr, ChildStdin, ChildStdout};
@@ -131,7 +131,15 @@ impl Sender {
     /// # Errors
     /// `WouldBlock` if the unsent limit has been reached, and the errors of [`send`](Self::send).
     pub fn try_write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.handle.try_write(bytes)
+        self.handle.try_write(&[IoSlice::new(bytes)])
+    }
+
+    /// Like [`try_write`](Self::try_write), but for several slices in order.
+    ///
+    /// # Errors
+    /// The errors of [`try_write`](Self::try_write).
+    pub fn try_write_vectored(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        self.handle.try_write(slices)
     }
 
     /// Sends or queues as many of the borrowed bytes as the kernel takes now and the unsent limit
@@ -239,6 +247,15 @@ impl Receiver {
     /// The errors of [`try_recv`](Self::try_recv).
     pub fn try_read(&mut self, memory: &mut [u8]) -> io::Result<usize> {
         self.unread.try_read(&self.handle, memory)
+    }
+
+    /// Like [`try_read`](Self::try_read), but fills several pieces of memory in order, with all bytes
+    /// that have been received.
+    ///
+    /// # Errors
+    /// The errors of [`try_read`](Self::try_read), unless some bytes were copied.
+    pub fn try_read_vectored(&mut self, memory: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+        self.unread.try_read_vectored(&self.handle, memory)
     }
 
     /// Shows the next bytes, at least one, where the kernel has put them, or none at the end of the

@@ -35,6 +35,22 @@ fn locked(choice: DriverChoice) -> Builder {
     Runtime::builder().driver(choice).locked_down(true)
 }
 
+/// An operation that a program defines, and that a locked-down ring refuses.
+struct Nop;
+
+// SAFETY: the entry refers to no memory and no descriptor.
+unsafe impl annulus::uring::Operation for Nop {
+    type Output = io::Result<u32>;
+
+    fn entry(&mut self) -> annulus::uring::Entry {
+        annulus::uring::Entry::default()
+    }
+
+    fn complete(self, result: io::Result<u32>) -> io::Result<u32> {
+        result
+    }
+}
+
 /// Echoes vectored sends, cancels a connect, lets a timer fire and half-closes.
 async fn everything() -> io::Result<()> {
     let (mut client, server) = pair().await?;
@@ -48,6 +64,8 @@ async fn everything() -> io::Result<()> {
     client.shutdown().await?;
     assert!(client.recv().await?.is_none());
     assert_eq!(annulus::task::spawn_blocking(|| 7).await?, 7);
+    let error = annulus::uring::submit(Nop).await.unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::Unsupported, "{error}");
     Ok(())
 }
 

@@ -13,6 +13,7 @@ use crate::wait::Wait;
 use crate::workers::FileJob;
 use annulus_kernel::file::FileCall;
 use annulus_kernel::{Fd, Kernel};
+use annulus_ring::Entry;
 use std::io;
 use std::ops::Range;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -105,6 +106,41 @@ impl Driver {
         match self {
             Self::Uring(uring) => uring.submit_job(job, start, in_flight),
             Self::Epoll(epoll) => epoll.submit_job(job, start.group()),
+        }
+    }
+
+    /// Checks that [`submit_custom`](Self::submit_custom) can submit an operation.
+    ///
+    /// # Errors
+    /// Returns `Unsupported` on epoll, on a locked-down ring, under a simulated kernel, and if the
+    /// kernel's io_uring does not have the operation.
+    pub fn check_custom(&self, opcode: u8) -> io::Result<()> {
+        let refused = match self {
+            Self::Uring(uring) => uring.check_custom(opcode),
+            Self::Epoll(_) => Err("the epoll driver has no ring to submit it to".to_owned()),
+        };
+        refused.map_err(|reason| {
+            let text = format!("operation {opcode} of io_uring is not available: {reason}");
+            io::Error::new(io::ErrorKind::Unsupported, text)
+        })
+    }
+
+    /// Queues an operation that a program defines. The driver sets the entry's `user_data`.
+    ///
+    /// # Panics
+    /// If [`check_custom`](Self::check_custom) fails for the operation.
+    ///
+    /// # Safety
+    /// Until the terminal event has been taken, memory that the entry refers to must stay valid,
+    /// unmoved and unused by other code, and its descriptors must stay open. The entry must not
+    /// affect the ring or other operations, and must have no flags other than
+    /// [`ASYNC`](annulus_ring::EntryFlags::ASYNC).
+    pub unsafe fn submit_custom(&mut self, token: Token, entry: Entry) {
+        match self {
+            // SAFETY: the caller fulfils the contract of this function, and the driver requires the
+            // same.
+            Self::Uring(uring) => unsafe { uring.submit_custom(token, entry) },
+            Self::Epoll(_) => panic!("the epoll driver has no ring"),
         }
     }
 

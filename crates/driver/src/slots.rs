@@ -29,10 +29,12 @@ pub enum OpKind {
     SendZeroCopy = 12,
     /// Waits until a listener has a connection to accept.
     AcceptReady = 13,
+    /// An operation that a program defines.
+    Custom = 14,
 }
 
 impl OpKind {
-    pub(crate) const ALL: [Self; 14] = [
+    pub(crate) const ALL: [Self; 15] = [
         Self::Ignored,
         Self::Accept,
         Self::Recv,
@@ -47,6 +49,7 @@ impl OpKind {
         Self::DatagramWritable,
         Self::SendZeroCopy,
         Self::AcceptReady,
+        Self::Custom,
     ];
 }
 

@@ -7,7 +7,21 @@
 //! worker thread. [`Policy`] describes how this is decided.
 //!
 //! Calls take owned memory ([`IoBuf`], [`IoBufMut`]) and return it with the result: borrowed memory
-//! could be freed while the kernel is still writing to it.
+//! could be freed while the kernel is still writing to it. The return type is a tuple, to which `?`
+//! cannot be applied (error E0277): first take it apart.
+//!
+//! ```
+//! # use annulus::fs::{self, File};
+//! # annulus::run(async {
+//! # let path = std::env::temp_dir().join(format!("annulus-tuple-{}", std::process::id()));
+//! # fs::write(&path, "content").await?;
+//! # let mut file = File::open(&path).await?;
+//! let (read, buffer) = file.read(Vec::with_capacity(4096)).await;
+//! println!("{:?}", &buffer[..read?]);
+//! # fs::remove_file(&path).await?;
+//! # std::io::Result::Ok(())
+//! # }).unwrap();
+//! ```
 
 mod aligned;
 mod cache_entries;

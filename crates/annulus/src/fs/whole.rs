@@ -80,6 +80,42 @@ impl File {
         }
     }
 
+    /// Like [`read_to_end`](Self::read_to_end), but appends text, and returns the number of bytes.
+    /// After an error, the string is as it was before.
+    ///
+    /// ```
+    /// use annulus::fs::{self, File};
+    ///
+    /// # annulus::run(async {
+    /// # let path = std::env::temp_dir().join(format!("annulus-to-string-{}", std::process::id()));
+    /// # fs::write(&path, "grüße").await?;
+    /// let mut file = File::open(&path).await?;
+    /// let (count, text) = file.read_to_string("read: ".to_owned()).await;
+    /// assert_eq!((count?, &*text), (7, "read: grüße"));
+    /// # fs::remove_file(&path).await?;
+    /// # std::io::Result::Ok(())
+    /// # }).unwrap();
+    /// ```
+    ///
+    /// # Errors
+    /// The errors of [`read_to_end`](Self::read_to_end), and `InvalidData` if the bytes are not
+    /// UTF-8. The position has moved nevertheless, and the bytes are lost; `read_to_end` returns
+    /// them.
+    pub async fn read_to_string(&mut self, text: String) -> (io::Result<usize>, String) {
+        let start = text.len();
+        let (read, mut bytes) = self.read_to_end(text.into_bytes()).await;
+        let invalid = read.is_ok().then(|| str::from_utf8(&bytes[start..]).err()).flatten();
+        let read = match invalid {
+            Some(error) => Err(io::Error::new(io::ErrorKind::InvalidData, error)),
+            None => read,
+        };
+        if read.is_err() {
+            bytes.truncate(start);
+        }
+        let text = String::from_utf8(bytes).expect("the text before `start` is UTF-8");
+        (read, text)
+    }
+
     /// Reserves space for the length of the whole file. The rest of the file may be shorter.
     async fn reserve_rest(&self, buf: &mut Vec<u8>) -> io::Result<()> {
         let len = usize::try_from(self.metadata().await?.len()).map_err(|_| too_large())?;

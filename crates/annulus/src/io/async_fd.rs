@@ -168,14 +168,7 @@ impl<T: AsFd> AsyncFd<T> {
         let Polled { core, slot, .. } = &self.polled;
         let interest = ready!(budget::poll_with(cx, || -> Poll<io::Result<Interest>> {
             let inner = &mut *core.borrow_running()?;
-            let mut ready: Option<Interest> = None;
-            for side in interest.sides() {
-                if inner.polls.poll(&mut inner.state, *slot, side, cx)?.is_ready() {
-                    let side = Interest::of(side);
-                    ready = Some(ready.map_or(side, |ready| ready | side));
-                }
-            }
-            ready.map_or(Poll::Pending, |ready| Poll::Ready(Ok(ready)))
+            interest.poll_sides(|side| inner.polls.poll(&mut inner.state, *slot, side, cx))
         }))?;
         Poll::Ready(Ok(ReadyGuard { fd: self, interest }))
     }

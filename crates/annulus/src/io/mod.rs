@@ -23,24 +23,25 @@ mod copy;
 mod copy_ends;
 mod file_stream;
 mod framing;
-mod interest;
 mod recv;
 mod send;
 mod send_file;
+mod split;
 mod stdio;
 #[cfg(feature = "tokio-io")]
 mod tokio_io;
 mod transfer;
 
 pub use crate::errors::{CopyError, Direction, raw_os_error};
+pub use crate::slots::interest::Interest;
 pub use async_fd::{AsyncFd, ReadyGuard, TryIoError};
 pub use bidirectional::{CopyBidirectional, copy_bidirectional};
 pub use copy::{copy, copy_at_most, copy_range};
 pub use copy_ends::{CopySink, CopySource};
 pub use framing::Lines;
-pub use interest::Interest;
 pub use recv::AsyncRecv;
 pub use send::{AsyncSend, AsyncStream};
+pub use split::{ReadHalf, WriteHalf, split};
 pub use stdio::{stderr, stdin, stdout};
 #[cfg(feature = "tokio-io")]
 pub use tokio_io::FromTokio;

@@ -124,17 +124,7 @@ impl ConnectOptions {
     /// Like [`connect_one`](Self::connect_one), but adds the address to errors and traces the
     /// outcome.
     async fn try_one(&self, core: &Rc<Core>, address: SocketAddr) -> io::Result<TcpStream> {
-        match self.connect_one(core, address).await {
-            Ok(stream) => {
-                trace::event("connected", &address);
-                Ok(stream)
-            }
-            Err(error) => {
-                let failed = failed(error, Operation::Connect, address);
-                trace::failure("a connection has failed", &failed);
-                Err(failed)
-            }
-        }
+        with_address(self.connect_one(core, address).await, address)
     }
 
     async fn connect_one(&self, core: &Rc<Core>, address: SocketAddr) -> io::Result<TcpStream> {
@@ -145,12 +135,37 @@ impl ConnectOptions {
             let bound = socket.bind(&Address::from(local));
             bound.map_err(|error| failed(error, Operation::Bind, local))?;
         }
-        let attempt = Attempt::start(core, socket, address, self.timeout)?;
-        let socket = NewFd::own(&core.kernel, attempt.connected().await?);
-        refuse_itself(&socket, address)?;
-        let handle = StreamHandle::new(core.clone(), socket, None)?;
-        handle.set_peer(address);
-        Ok(TcpStream::new(handle))
+        connect_socket(core, socket, address, self.timeout).await
+    }
+}
+
+/// Connects a socket. Dropping the future cancels the attempt and closes the socket.
+pub(super) async fn connect_socket(
+    core: &Rc<Core>,
+    socket: NewFd,
+    address: SocketAddr,
+    timeout: Option<Duration>,
+) -> io::Result<TcpStream> {
+    let attempt = Attempt::start(core, socket, address, timeout)?;
+    let socket = NewFd::own(&core.kernel, attempt.connected().await?);
+    refuse_itself(&socket, address)?;
+    let handle = StreamHandle::new(core.clone(), socket, None)?;
+    handle.set_peer(address);
+    Ok(TcpStream::new(handle))
+}
+
+/// Adds the address to the error of a connection attempt, and traces the outcome.
+pub(super) fn with_address<T>(connected: io::Result<T>, address: SocketAddr) -> io::Result<T> {
+    match connected {
+        Ok(stream) => {
+            trace::event("connected", &address);
+            Ok(stream)
+        }
+        Err(error) => {
+            let failed = failed(error, Operation::Connect, address);
+            trace::failure("a connection has failed", &failed);
+            Err(failed)
+        }
     }
 }
 

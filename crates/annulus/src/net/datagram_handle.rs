@@ -8,12 +8,15 @@ use crate::runtime::core::Core;
 use crate::slots::datagrams::{
     DatagramResources, DatagramSettings, DatagramSocket, MessageFormat, ReceivedMessage, SendMeta,
 };
+use crate::slots::interest::Interest;
 use crate::slots::loop_state::LoopState;
+use crate::slots::polls::PollSide;
 use crate::tasks::budget;
 use crate::waiters::{Wait, WaiterId};
 use annulus_kernel::{Fd, Kernel};
+use std::cell::RefCell;
 use std::fmt;
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
@@ -91,6 +94,50 @@ impl DatagramHandle {
     pub(super) fn poll_readable(&self, cx: &Context<'_>) -> Poll<io::Result<()>> {
         let poll = || self.with(|socket, shared, state| socket.poll_readable(shared, state, cx))?;
         budget::poll_with(cx, poll)
+    }
+
+    /// Waits for datagrams on an internet socket, and appends up to `limit` of those that have been
+    /// received.
+    pub(super) async fn recv_many(
+        &self,
+        datagrams: &mut Vec<(Lease, SocketAddr)>,
+        limit: usize,
+    ) -> io::Result<usize> {
+        if limit == 0 {
+            return Ok(0);
+        }
+        let list = RefCell::new(datagrams);
+        self.recv(|handle, wait, cx| {
+            let mut list = list.borrow_mut();
+            handle.with(|socket, shared, state| {
+                socket.poll_recv_many(shared, state, (&mut **list, limit), wait, cx)
+            })?
+        })
+        .await
+    }
+
+    pub(super) fn poll_peek(
+        &self,
+        memory: &mut [u8],
+        cx: &Context<'_>,
+    ) -> Poll<io::Result<(usize, SocketAddr)>> {
+        let poll =
+            || self.with(|socket, shared, state| socket.poll_peek(shared, state, memory, cx))?;
+        budget::poll_with(cx, poll)
+    }
+
+    pub(super) fn try_peek(&self, memory: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
+        let peeked = self.with(|socket, shared, state| socket.peek(shared, state, memory))?;
+        peeked.unwrap_or_else(|| Err(io::ErrorKind::WouldBlock.into()))
+    }
+
+    /// Waits until one of these directions is ready, and returns those that are.
+    pub(super) async fn ready(&self, interest: Interest) -> io::Result<Interest> {
+        let poll = |side, cx: &Context<'_>| match side {
+            PollSide::Readable => self.poll_readable(cx),
+            PollSide::Writable => self.poll_send_ready(cx),
+        };
+        poll_fn(|cx| interest.poll_sides(|side| poll(side, cx))).await
     }
 
     pub(super) fn try_recv(&self) -> io::Result<ReceivedMessage> {

@@ -21,6 +21,11 @@ pub(crate) fn borrow_exposed<'a>(core: &Core, handle: &'a impl Socket) -> Borrow
     loop_state::borrowed_fd(core.expose(handle.call(|_, fd| Ok(fd))))
 }
 
+/// Exposes the descriptor of a socket that no slot owns yet.
+pub(super) fn borrow_unowned<'a>(core: &Core, socket: &'a NewFd) -> BorrowedFd<'a> {
+    loop_state::borrowed_fd(core.kernel.real_descriptors().then(|| socket.fd()))
+}
+
 macro_rules! as_fd {
     ($($type:ident $($more:literal)?)+) => {$(
         /// Exposes the descriptor for options and calls that this crate lacks. It stays open while
@@ -109,6 +114,21 @@ pub(super) fn listening(socket: OwnedFd) -> io::Result<(Rc<Core>, NewFd)> {
     let (what, kind) = ("a listening TCP socket", SocketType::STREAM);
     let wanted = Wanted { what, families: INET_FAMILIES, kind, listens: true };
     taken(socket, &wanted).map(|(core, socket, _)| (core, socket))
+}
+
+/// Like [`taken`], but for a TCP socket that neither listens nor is connected. Returns true with it
+/// if it is for IPv4.
+pub(super) fn unconnected(socket: OwnedFd) -> io::Result<(Rc<Core>, NewFd, bool)> {
+    let what = "a TCP socket that is neither listening nor connected";
+    let kind = SocketType::STREAM;
+    let wanted = Wanted { what, families: INET_FAMILIES, kind, listens: false };
+    let number = socket.as_raw_fd();
+    let (core, socket, family) = taken(socket, &wanted)?;
+    if socket.with_fd(|kernel, fd| kernel.peer_address(fd)).is_ok() {
+        let text = format!("descriptor {number} is connected; {what} is required");
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+    }
+    Ok((core, socket, family == AddressFamily::INET))
 }
 
 /// Implements `from_std`, and `TryFrom` for a descriptor and for the standard library's type. The

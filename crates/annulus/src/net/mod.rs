@@ -15,6 +15,7 @@ mod socket;
 mod split;
 mod stream_handle;
 mod tcp;
+mod tcp_socket;
 mod udp;
 mod unix;
 
@@ -50,5 +51,6 @@ pub use split::{RecvHalf, ReuniteError, SendHalf};
 pub use stream_handle::SendFuture;
 pub(crate) use stream_handle::{AsStream, Link, StreamHandle};
 pub use tcp::{KeepAlive, TcpStream};
+pub use tcp_socket::TcpSocket;
 pub use udp::{UdpOptions, UdpSocket};
 pub use unix::{UnixDatagram, UnixListener, UnixMessage, UnixOptions, UnixStream};

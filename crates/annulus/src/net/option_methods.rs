@@ -139,6 +139,50 @@ macro_rules! options {
             self
         }
     };
+    // The same on a socket.
+    (@keepalive methods) => {
+        /// Turns probing of the idle connection on or off (`SO_KEEPALIVE`). Off by default.
+        ///
+        /// # Errors
+        /// `InvalidInput` for a value that Linux does not support; or if the runtime has ended.
+        pub fn set_keepalive(&self, keepalive: Option<KeepAlive>) -> io::Result<()> {
+            self.handle.set_keepalive(keepalive)
+        }
+
+        /// Returns the settings for probing the idle connection, or `None` if it is not probed.
+        ///
+        /// # Errors
+        /// If the runtime has ended.
+        pub fn keepalive(&self) -> io::Result<Option<KeepAlive>> {
+            self.handle.keepalive()
+        }
+    };
+    // What happens on close to bytes that the peer has not received.
+    (@linger methods) => {
+        /// Sets what happens on close to bytes that the kernel has and the peer has not received
+        /// (`SO_LINGER`). With `None`, the default, the kernel continues to send them. With
+        /// `Some(Duration::ZERO)`, it discards them and resets the connection, as
+        /// [`TcpStream::abort`](crate::net::TcpStream::abort) does at once. For bytes that are still
+        /// queued in the runtime, see [`Builder::linger`](crate::Builder::linger).
+        ///
+        /// # Errors
+        /// `InvalidInput` for any other time, because the close would block the thread that long.
+        /// To find out whether the peer has received everything, call
+        /// [`shutdown`](crate::net::TcpStream::shutdown), then
+        /// [`recv`](crate::net::TcpStream::recv) until the end of the stream. If the runtime has
+        /// ended.
+        pub fn set_linger(&self, linger: Option<Duration>) -> io::Result<()> {
+            self.handle.set_linger(linger)
+        }
+
+        /// Returns the setting for closing the socket: see [`set_linger`](Self::set_linger).
+        ///
+        /// # Errors
+        /// If the runtime has ended.
+        pub fn linger(&self) -> io::Result<Option<Duration>> {
+            self.handle.linger()
+        }
+    };
     // The pending error, for every socket.
     (@error methods) => {
         /// Returns the pending error that the kernel keeps for the socket, and clears it

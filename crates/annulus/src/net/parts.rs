@@ -6,6 +6,10 @@ use super::listener_handle::ListenerHandle;
 use super::recv_buffer::RecvBuffer;
 use super::socket::NewFd;
 use super::stream_handle::StreamHandle;
+use super::{
+    RecvHalf, SendHalf, TcpListener, TcpSocket, TcpStream, UdpSocket, UnixDatagram, UnixListener,
+    UnixStream,
+};
 use crate::bytes::thread_bound::stays;
 use crate::runtime::current;
 use crate::slots::connection_limit::Permit;
@@ -96,7 +100,18 @@ pub(crate) fn given(socket: OwnedFd) -> Fd {
     unsafe { Fd::from_raw(socket.into_raw_fd()) }
 }
 
+// The types that programs hold come first: without them, the compiler would report each of their
+// parts.
 stays! {
+    Send TcpStream Sync TcpStream
+    Send UnixStream Sync UnixStream
+    Send RecvHalf Sync RecvHalf
+    Send SendHalf Sync SendHalf
+    Send TcpListener Sync TcpListener
+    Send UnixListener Sync UnixListener
+    Send TcpSocket Sync TcpSocket
+    Send UdpSocket Sync UdpSocket
+    Send UnixDatagram Sync UnixDatagram
     Send NewFd Sync NewFd
     Send StreamHandle Sync StreamHandle
     Send DatagramHandle Sync DatagramHandle

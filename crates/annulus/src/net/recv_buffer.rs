@@ -4,7 +4,7 @@
 use super::stream_handle::StreamHandle;
 use crate::bytes::lease::Lease;
 use crate::tasks::budget;
-use std::io;
+use std::io::{self, IoSliceMut};
 use std::mem;
 use std::os::fd::OwnedFd;
 use std::task::{Context, Poll, ready};
@@ -150,6 +150,32 @@ impl RecvBuffer {
         memory[..count].copy_from_slice(&self.shown()[..count]);
         self.consume(count);
         Ok(count)
+    }
+
+    /// Like [`try_read`](Self::try_read), but fills several pieces of memory in order, with the bytes
+    /// of several leases.
+    ///
+    /// # Errors
+    /// The errors of [`try_read`](Self::try_read) for the first piece that is not empty.
+    pub(crate) fn try_read_vectored(
+        &mut self,
+        stream: &StreamHandle,
+        memory: &mut [IoSliceMut<'_>],
+    ) -> io::Result<usize> {
+        let mut done = 0;
+        for piece in memory {
+            let mut filled = 0;
+            while filled < piece.len() {
+                match self.try_read(stream, &mut piece[filled..]) {
+                    Ok(0) => return Ok(done),
+                    Ok(count) => (filled, done) = (filled + count, done + count),
+                    Err(error) if done == 0 => return Err(error),
+                    // Nothing more has arrived, or the stream has failed: the next call says so.
+                    Err(_) => return Ok(done),
+                }
+            }
+        }
+        Ok(done)
     }
 
     /// Takes the bytes of the first lease.

@@ -71,6 +71,21 @@ pub(crate) trait Socket {
         keepalive.options()?.into_iter().try_for_each(|(option, value)| self.set(option, value))
     }
 
+    fn set_linger(&self, linger: Option<Duration>) -> io::Result<()> {
+        if let Some(time) = linger.filter(|time| !time.is_zero()) {
+            let text = format!(
+                "a close that lingers for {time:?} would block the thread; choose 0 or None, or shut down and receive until the end"
+            );
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+        }
+        self.set(SocketOption::Linger, linger.map_or(SocketOption::NO_LINGER, |_| 0))
+    }
+
+    fn linger(&self) -> io::Result<Option<Duration>> {
+        let seconds = self.query(SocketOption::Linger)?;
+        Ok((seconds != SocketOption::NO_LINGER).then(|| Duration::from_secs(seconds.into())))
+    }
+
     fn keepalive(&self) -> io::Result<Option<KeepAlive>> {
         if self.query(SocketOption::KeepAlive)? == 0 {
             return Ok(None);

@@ -1,11 +1,14 @@
 //! The handle to a stream's slot, for all kinds of streams.
 
+use super::recv_buffer::RecvBuffer;
 use super::socket::NewFd;
 use crate::bytes::chunk::Chunk;
 use crate::bytes::lease::Lease;
 use crate::runtime::core::Core;
 use crate::slots::connection_limit::Permit;
+use crate::slots::interest::Interest;
 use crate::slots::loop_state::LoopState;
+use crate::slots::polls::PollSide;
 use crate::slots::streams::carriers::PageSink;
 use crate::slots::streams::{ReleasedStream, Stream, StreamResources};
 use crate::tasks::budget;
@@ -188,10 +191,23 @@ impl StreamHandle {
         })
     }
 
-    pub(crate) fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
+    /// Waits until one of these directions is ready, and returns those that are.
+    pub(super) async fn ready(
+        &self,
+        interest: Interest,
+        unread: &RecvBuffer,
+    ) -> io::Result<Interest> {
+        let poll = |side, cx: &Context<'_>| match side {
+            PollSide::Readable => unread.poll_readable(self, cx),
+            PollSide::Writable => self.poll_space(cx),
+        };
+        poll_fn(|cx| interest.poll_sides(|side| poll(side, cx))).await
+    }
+
+    pub(crate) fn try_write(&self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
         let inner = &mut *self.core.borrow_running()?;
         let (stream, shared) = inner.streams.get(self.slot);
-        let queued = stream.try_copy(shared, &mut inner.state, &[IoSlice::new(bytes)])?;
+        let queued = stream.try_copy(shared, &mut inner.state, slices)?;
         queued.ok_or_else(|| io::ErrorKind::WouldBlock.into())
     }
 

@@ -10,10 +10,11 @@ use super::split::{Family, RecvHalf, ReuniteError, SendHalf, reunite};
 use super::stream_handle::{AsStream, SendFuture, StreamHandle};
 use crate::bytes::chunk::IntoChunk;
 use crate::bytes::lease::Lease;
+use crate::slots::interest::Interest;
 use annulus_kernel::SocketOption;
 use std::fmt;
 use std::future::poll_fn;
-use std::io::{self, IoSlice};
+use std::io::{self, IoSlice, IoSliceMut};
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::rc::Rc;
@@ -169,6 +170,15 @@ impl TcpStream {
         self.unread.try_read(&self.handle, memory)
     }
 
+    /// Like [`try_read`](Self::try_read), but fills several pieces of memory in order, with all bytes
+    /// that have been received.
+    ///
+    /// # Errors
+    /// The errors of [`try_read`](Self::try_read), unless some bytes were copied.
+    pub fn try_read_vectored(&mut self, memory: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+        self.unread.try_read_vectored(&self.handle, memory)
+    }
+
     /// Shows the next bytes, at least one, without a copy, or none at the end of the stream. They
     /// stay until they are [consumed](Self::consume).
     ///
@@ -261,12 +271,45 @@ impl TcpStream {
         poll_fn(|cx| self.handle.poll_space(cx)).await
     }
 
+    /// Waits until the stream is ready in any direction of `interest`, as
+    /// [`readable`](Self::readable) and [`writable`](Self::writable) do, and returns the directions
+    /// that are ready.
+    ///
+    /// Cancel-safe. Only one task at a time may wait for each direction.
+    ///
+    /// ```
+    /// use annulus::io::Interest;
+    /// use annulus::net::{TcpListener, TcpStream};
+    ///
+    /// # annulus::run(async {
+    /// let listener = TcpListener::bind("127.0.0.1:0")?;
+    /// let one = TcpStream::connect(listener.local_addr()?).await?;
+    /// let ready = one.ready(Interest::READABLE | Interest::WRITABLE).await?;
+    /// assert_eq!(ready, Interest::WRITABLE); // Nothing was sent to it.
+    /// # std::io::Result::Ok(())
+    /// # }).unwrap();
+    /// ```
+    ///
+    /// # Errors
+    /// The errors of [`readable`](Self::readable) and [`writable`](Self::writable).
+    pub async fn ready(&self, interest: Interest) -> io::Result<Interest> {
+        self.handle.ready(interest, &self.unread).await
+    }
+
     /// Like [`write`](Self::write), but never waits.
     ///
     /// # Errors
     /// `WouldBlock` if the unsent limit has been reached, and the errors of [`send`](Self::send).
     pub fn try_write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.handle.try_write(bytes)
+        self.handle.try_write(&[IoSlice::new(bytes)])
+    }
+
+    /// Like [`try_write`](Self::try_write), but for several slices in order.
+    ///
+    /// # Errors
+    /// The errors of [`try_write`](Self::try_write).
+    pub fn try_write_vectored(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        self.handle.try_write(slices)
     }
 
     /// Sends or queues as many of the borrowed bytes as the kernel takes now and the unsent limit
@@ -454,52 +497,7 @@ impl TcpStream {
 
 /// Options of the socket.
 impl TcpStream {
-    options!(methods: buffer tcp ip quickack error device);
-
-    /// Turns probing of the idle connection on or off (`SO_KEEPALIVE`). Off by default.
-    ///
-    /// # Errors
-    /// `InvalidInput` for a value that Linux does not support; or if the runtime has ended.
-    pub fn set_keepalive(&self, keepalive: Option<KeepAlive>) -> io::Result<()> {
-        self.handle.set_keepalive(keepalive)
-    }
-
-    /// Returns the settings for probing the idle connection, or `None` if it is not probed.
-    ///
-    /// # Errors
-    /// If the runtime has ended.
-    pub fn keepalive(&self) -> io::Result<Option<KeepAlive>> {
-        self.handle.keepalive()
-    }
-
-    /// Sets what happens on close to bytes that the kernel has and the peer has not received
-    /// (`SO_LINGER`). With `None`, the default, the kernel continues to send them. With
-    /// `Some(Duration::ZERO)`, it discards them and resets the connection; [`abort`](Self::abort)
-    /// does that at once. For bytes that are still queued in the runtime, see
-    /// [`Builder::linger`](crate::Builder::linger).
-    ///
-    /// # Errors
-    /// `InvalidInput` for any other time, because the close would block the thread that long. To
-    /// find out whether the peer has received everything, call [`shutdown`](Self::shutdown), then
-    /// [`recv`](Self::recv) until the end of the stream. If the runtime has ended.
-    pub fn set_linger(&self, linger: Option<Duration>) -> io::Result<()> {
-        if let Some(time) = linger.filter(|time| !time.is_zero()) {
-            let text = format!(
-                "a close that lingers for {time:?} would block the thread; choose 0 or None, or shut down and receive until the end"
-            );
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
-        }
-        self.handle.set(SocketOption::Linger, linger.map_or(SocketOption::NO_LINGER, |_| 0))
-    }
-
-    /// Returns the setting for closing the socket: see [`set_linger`](Self::set_linger).
-    ///
-    /// # Errors
-    /// If the runtime has ended.
-    pub fn linger(&self) -> io::Result<Option<Duration>> {
-        let seconds = self.handle.query(SocketOption::Linger)?;
-        Ok((seconds != SocketOption::NO_LINGER).then(|| Duration::from_secs(seconds.into())))
-    }
+    options!(methods: buffer tcp ip quickack keepalive linger error device);
 }
 
 impl AsStream for TcpStream {

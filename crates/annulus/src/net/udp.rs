@@ -15,6 +15,7 @@ use crate::errors::Operation;
 use crate::runtime::core::Core;
 use crate::runtime::current;
 use crate::slots::datagrams::{DatagramSettings, MessageFormat, SendMeta};
+use crate::slots::interest::Interest;
 use crate::waiters::Wait;
 use annulus_kernel::{Address, Multicast, SocketOption, SocketType};
 use std::cell::Cell;
@@ -178,6 +179,98 @@ impl UdpSocket {
         self.handle.try_recv()?.into_inet()
     }
 
+    /// Receives several datagrams at once: waits for one, and appends it and up to `limit` - 1
+    /// others that the loop has already received, in order. Returns their number.
+    ///
+    /// The loop takes many datagrams from the kernel with one system call, so this makes none. It
+    /// saves the waits between them.
+    ///
+    /// ```
+    /// use annulus::net::UdpSocket;
+    ///
+    /// # annulus::run(async {
+    /// let server = UdpSocket::bind("127.0.0.1:0")?;
+    /// let client = UdpSocket::bind("127.0.0.1:0")?;
+    /// for number in 0..5_u8 {
+    ///     client.send_to(vec![number], server.local_addr()?).await?;
+    /// }
+    /// let (mut batch, mut sum) = (Vec::new(), 0);
+    /// while sum < 10 {
+    ///     server.recv_many_from(&mut batch, 64).await?;
+    ///     for (bytes, _sender) in batch.drain(..) {
+    ///         sum += bytes[0];
+    ///     }
+    /// }
+    /// # std::io::Result::Ok(())
+    /// # }).unwrap();
+    /// ```
+    ///
+    /// Cancel-safe: if the future is dropped before it is ready, nothing has been taken. Each held
+    /// datagram keeps a buffer, so choose a limit of at most some hundreds, and drop the leases soon.
+    ///
+    /// # Errors
+    /// The errors of [`recv_from`](Self::recv_from). If one occurs after another datagram, this call
+    /// returns the datagrams before it, and the next call returns the error.
+    pub async fn recv_many_from(
+        &self,
+        datagrams: &mut Vec<(Lease, SocketAddr)>,
+        limit: usize,
+    ) -> io::Result<usize> {
+        self.handle.recv_many(datagrams, limit).await
+    }
+
+    /// Copies the beginning of the next datagram, which stays in the socket. Returns the number of
+    /// copied bytes and the sender. A datagram that is longer than `memory` is cut.
+    ///
+    /// ```
+    /// use annulus::net::UdpSocket;
+    ///
+    /// # annulus::run(async {
+    /// let socket = UdpSocket::bind("127.0.0.1:0")?;
+    /// socket.send_to("a long text", socket.local_addr()?).await?;
+    /// let mut kind = [0; 1];
+    /// let (count, sender) = socket.peek_from(&mut kind).await?;
+    /// assert_eq!((count, kind, sender), (1, *b"a", socket.local_addr()?));
+    /// assert_eq!(&*socket.recv().await?, b"a long text");
+    /// # std::io::Result::Ok(())
+    /// # }).unwrap();
+    /// ```
+    ///
+    /// Cancel-safe. Every waiting task is woken.
+    ///
+    /// # Errors
+    /// The errors of [`recv_from`](Self::recv_from), except that a datagram larger than
+    /// [`max_datagram`](UdpOptions::max_datagram) is shown in part.
+    pub async fn peek_from(&self, memory: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
+        poll_fn(|cx| self.handle.poll_peek(memory, cx)).await
+    }
+
+    /// Like [`peek_from`](Self::peek_from), but without the address.
+    ///
+    /// # Errors
+    /// The errors of [`peek_from`](Self::peek_from).
+    pub async fn peek(&self, memory: &mut [u8]) -> io::Result<usize> {
+        self.peek_from(memory).await.map(|(count, _)| count)
+    }
+
+    /// Like [`peek_from`](Self::peek_from), but returns only the sender.
+    ///
+    /// # Errors
+    /// The errors of [`peek_from`](Self::peek_from).
+    pub async fn peek_sender(&self) -> io::Result<SocketAddr> {
+        self.peek_from(&mut []).await.map(|(_, sender)| sender)
+    }
+
+    /// Like [`peek_from`](Self::peek_from), but does not wait. The first call only starts receiving,
+    /// so it shows nothing.
+    ///
+    /// # Errors
+    /// `WouldBlock` if nothing has been received yet; otherwise the errors of
+    /// [`peek_from`](Self::peek_from).
+    pub fn try_peek_from(&self, memory: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
+        self.handle.try_peek(memory)
+    }
+
     /// Sends a lease or any owned bytes as a datagram, without a copy. The future is ready once the
     /// datagram is queued, and waits while the queue exceeds the runtime's [unsent
     /// limit](crate::Builder::unsent_limit). A queued datagram leaves at the end of the turn.
@@ -236,6 +329,16 @@ impl UdpSocket {
     /// Otherwise the errors of [`send_to`](Self::send_to).
     pub fn try_send(&self, bytes: &[u8], how: &Transmit) -> io::Result<()> {
         self.handle.try_send(bytes, how.meta(self.peer_is_v4.get()))
+    }
+
+    /// Waits until the socket is ready in any direction of `interest`, as
+    /// [`readable`](Self::readable) and [`writable`](Self::writable) do, and returns the directions
+    /// that are ready. Every waiting task is woken. Cancel-safe.
+    ///
+    /// # Errors
+    /// If the loop of its runtime is not running.
+    pub async fn ready(&self, interest: Interest) -> io::Result<Interest> {
+        self.handle.ready(interest).await
     }
 
     /// Waits until [`try_send`](Self::try_send) would queue a datagram. Every waiting task is

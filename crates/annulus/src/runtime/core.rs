@@ -12,6 +12,7 @@ use crate::blocking::Blocking;
 use crate::bytes::thread_bound::stays;
 use crate::file_policy::InlinePolicy;
 use crate::slots::connects::Connects;
+use crate::slots::custom_ops::CustomOps;
 use crate::slots::datagrams::Datagrams;
 use crate::slots::file_ops::FileOps;
 use crate::slots::listeners::Listeners;
@@ -43,6 +44,7 @@ pub(crate) struct Inner {
     pub(crate) polls: Polls,
     pub(crate) nops: Nops,
     pub(crate) file_ops: FileOps,
+    pub(crate) custom_ops: CustomOps,
     pub(crate) datagrams: Datagrams,
     /// The poll of the descriptor through which other threads wake the loop.
     pub(crate) wake_poll: Option<u32>,
@@ -57,6 +59,7 @@ impl Inner {
             polls: Polls::default(),
             nops: Nops::default(),
             file_ops: FileOps::default(),
+            custom_ops: CustomOps::default(),
             datagrams: Datagrams::new(datagrams),
             wake_poll: None,
             state,

@@ -96,6 +96,7 @@ impl Inner {
         self.nops.add_waits(waits);
         self.polls.add_waits(waits);
         self.file_ops.add_waits(waits);
+        self.custom_ops.add_waits(waits);
         let now = self.state.now();
         self.state.timers.each_wait(|waker, deadline| waits.note(waker, || left(deadline, now)));
     }

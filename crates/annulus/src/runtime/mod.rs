@@ -20,6 +20,7 @@ mod turn;
 pub use builder::Builder;
 pub(crate) use builder::deny_further_rings;
 pub use choice::{DriverChoice, DriverInfo};
+pub use current::EnterGuard;
 pub use guest::{Guest, GuestNext};
 pub use handle::Handle;
 
@@ -109,6 +110,38 @@ impl Runtime {
     pub fn try_block_on<F: Future>(&mut self, future: F) -> std::io::Result<F::Output> {
         let _entered = current::set_current(&self.core)?;
         self.core.run(future)
+    }
+
+    /// Makes this the current runtime of the thread until the guard is dropped, so that sockets and
+    /// files can be created and tasks spawned outside of [`block_on`](Self::block_on). They make
+    /// progress only within `block_on`, which may be called while the guard exists; until then, what
+    /// would have to wait for the loop returns an error.
+    ///
+    /// ```
+    /// use annulus::{Runtime, net::{TcpListener, TcpStream}};
+    ///
+    /// let mut runtime = Runtime::new()?;
+    /// let entered = runtime.enter();
+    /// let listener = TcpListener::bind("127.0.0.1:0")?; // Before any task runs.
+    /// let address = listener.local_addr()?;
+    /// let server = annulus::spawn(async move { listener.accept().await });
+    /// drop(entered);
+    /// runtime.block_on(async {
+    ///     TcpStream::connect(address).await?;
+    ///     server.await.unwrap()
+    /// })?;
+    /// # std::io::Result::Ok(())
+    /// ```
+    ///
+    /// # Panics
+    /// If a runtime is running on this thread. The guard panics on drop if a guard that was created
+    /// later still exists.
+    #[track_caller]
+    pub fn enter(&self) -> EnterGuard {
+        match current::enter(&self.core) {
+            Ok(guard) => guard,
+            Err(error) => panic!("Runtime::enter failed: {error}"),
+        }
     }
 
     /// Returns the driver in use and the reason for it.

@@ -150,6 +150,7 @@ impl Inner {
         self.listeners.stop_all(&mut self.state);
         self.connects.stop_all(&mut self.state);
         self.file_ops.stop_all(&mut self.state);
+        self.custom_ops.stop_all(&mut self.state);
         self.polls.stop_all(&mut self.state);
         self.datagrams.stop_all(&mut self.state);
     }

@@ -23,6 +23,27 @@ where
     spawn_at(future, Location::caller())
 }
 
+/// The same as [`spawn`], under tokio's name: here all tasks stay on their thread, so no `LocalSet`
+/// is needed.
+///
+/// ```
+/// # annulus::run(async {
+/// let shared = std::rc::Rc::new(7);
+/// let task = annulus::task::spawn_local(async move { *shared + 1 });
+/// assert_eq!(task.await.unwrap(), 8);
+/// # });
+/// ```
+///
+/// # Panics
+/// Outside a runtime.
+#[track_caller]
+pub fn spawn_local<F>(future: F) -> JoinHandle<F::Output>
+where
+    F: Future + 'static,
+{
+    spawn_at(future, Location::caller())
+}
+
 /// Like [`spawn`], but records `spawned_at` as the place of the call.
 #[track_caller]
 pub(crate) fn spawn_at<F>(

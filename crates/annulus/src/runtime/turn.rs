@@ -341,6 +341,7 @@ impl Inner {
             OpKind::SendDatagram => self.datagrams.on_sent(state, event),
             OpKind::DatagramWritable => self.datagrams.on_writable(state, event),
             OpKind::SendZeroCopy => self.streams.on_zero_copy(state, event),
+            OpKind::Custom => self.custom_ops.on_event(state, event),
             OpKind::Ignored => {}
         }
     }
@@ -434,13 +435,14 @@ mod tests {
             OpKind::SendDatagram,
             OpKind::DatagramWritable,
             OpKind::SendZeroCopy,
+            OpKind::Custom,
         ] {
             inner.dispatch(event(kind, generation, stream, Ok(1)));
             inner.dispatch(event(kind, generation + 7, 1_000_000, Err(Errno::CANCELED)));
         }
         let accepted = ours.into_raw_fd() as u32;
         inner.dispatch(event(OpKind::Accept, 5, 99, Ok(accepted)));
-        assert_eq!(inner.state.driver.counters().late_completions, 17);
+        assert_eq!(inner.state.driver.counters().late_completions, 19);
         inner.streams.slots().remove(reborn);
         drop(borrowed);
         // The late connection's descriptor was closed.

@@ -1,5 +1,5 @@
-//! Slots of streams, datagram sockets, listeners, connection attempts, polls and file calls. A slot
-//! holds the state and the memory that operations in flight need.
+//! Slots of streams, datagram sockets, listeners, connection attempts, polls, file calls and the
+//! operations of programs. A slot holds the state and the memory that operations in flight need.
 
 use crate::slots::loop_state::LoopState;
 use crate::unwind::contained;
@@ -10,8 +10,10 @@ use std::task::Waker;
 mod arming;
 pub(crate) mod connection_limit;
 pub(crate) mod connects;
+pub(crate) mod custom_ops;
 pub(crate) mod datagrams;
 pub(crate) mod file_ops;
+pub(crate) mod interest;
 pub(crate) mod listeners;
 pub(crate) mod loop_state;
 pub(crate) mod polls;

@@ -2,6 +2,7 @@
 
 pub(crate) mod budget;
 mod join;
+pub(crate) mod local;
 mod raw;
 mod refs;
 pub(crate) mod remote;

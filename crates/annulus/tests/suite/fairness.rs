@@ -5,7 +5,7 @@
 use crate::common::pair;
 use annulus::fs::{self, File, FileCache, Policy};
 use annulus::io::{AsyncFd, AsyncRecv, Interest};
-use annulus::net::{TcpStream, UdpSocket, UnixDatagram, UnixOptions, UnixStream};
+use annulus::net::{TcpSocket, TcpStream, UdpSocket, UnixDatagram, UnixOptions, UnixStream};
 use annulus::process::Command;
 use annulus::task::{JoinSet, yield_now};
 use annulus::{DriverChoice, Runtime, pipe, spawn};
@@ -76,6 +76,19 @@ loops! {
     "net/tcp.rs shutdown": { let (mut s, _other) = pair().await?; } s.shutdown().await;
     "net/tcp.rs readable": { let s = ended().await?; } s.readable().await;
     "net/tcp.rs writable": { let (s, _other) = pair().await?; } s.writable().await;
+    "net/tcp.rs ready": { let (s, _other) = pair().await?; } {
+        s.ready(Interest::READABLE | Interest::WRITABLE).await
+    };
+    "net/udp.rs ready": { let s = UdpSocket::bind("127.0.0.1:0")?; } s.ready(Interest::WRITABLE).await;
+    "net/udp.rs peek_from": {
+        let s = UdpSocket::bind("127.0.0.1:0")?;
+        s.send_to("stays", s.local_addr()?).await?;
+    } s.peek_from(&mut [0; 9]).await;
+    "net/udp.rs recv_many_from": { let s = UdpSocket::bind("127.0.0.1:0")?; } s.recv_many_from(&mut Vec::new(), 0).await;
+    "net/tcp_socket.rs connect": {} {
+        TcpSocket::new_v4()?.connect("[::1]:1".parse().expect("an address")).await
+    };
+    "net/unix/datagram.rs ready": { let s = UnixDatagram::unbound()?; } s.ready(Interest::WRITABLE).await;
     "net/udp.rs writable": { let s = UdpSocket::bind("127.0.0.1:0")?; } s.writable().await;
     "net/udp.rs readable": {
         let s = UdpSocket::bind("127.0.0.1:0")?;
@@ -164,6 +177,10 @@ loops! {
         ticks.set_missed_tick_behavior(annulus::time::MissedTickBehavior::Burst);
     } ticks.tick().await;
     "runtime/nop.rs nop": {} annulus::internals::nop().await;
+    "uring.rs submit": {} annulus::uring::submit(crate::ring_operations::Nop).await;
+    "uring.rs submit, without such an operation": {} {
+        annulus::uring::submit(crate::ring_operations::Unknown).await
+    };
     "fs/file_cache.rs open": {
         let cache = FileCache::new(annulus::fs::Dir::open("/proc/self").await?);
         cache.open("cmdline").await?;
@@ -209,6 +226,7 @@ loops! {
     "fs/whole.rs read_dir": {} fs::read_dir("a\0b").await;
     "fs/whole.rs read": {} fs::read("a\0b").await;
     "fs/whole.rs read_to_end": { let mut file = File::open("/dev/null").await?; } file.read_to_end(Vec::new()).await;
+    "fs/whole.rs read_to_string": { let mut file = File::open("/dev/null").await?; } file.read_to_string(String::new()).await;
     "fs/whole.rs write": {} fs::write("a\0b", "").await;
     "fs/whole.rs canonicalize": {} fs::canonicalize("/").await;
     "fs/whole.rs copy": {} fs::copy("a\0b", "c").await;
@@ -224,6 +242,7 @@ const OTHERS: &[(&str, &str)] = &[
     ("net/tcp.rs into_std", "takes the stream"),
     ("net/tcp.rs close", "takes the stream"),
     ("net/listener.rs accept", "limited to the connections that each turn has accepted"),
+    ("net/udp.rs peek", "peeks by `net/udp.rs peek_from`"),
     ("net/udp.rs recv", "limited to the datagrams that each turn has received"),
     ("net/unix/datagram.rs send_to_addr", "like send_to"),
     ("net/unix/datagram.rs recv", "limited to the datagrams that each turn has received"),

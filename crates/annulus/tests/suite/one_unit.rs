@@ -86,7 +86,7 @@ const BODIES: &[(&str, Body)] = &[
         Box::pin(connect_by_path())
     }),
     (
-        "net/udp.rs: recv recv_datagram; net/unix/datagram.rs: recv recv_from recv_message send_to_addr",
+        "net/udp.rs: recv recv_datagram peek peek_sender recv_many_from; net/unix/datagram.rs: recv recv_from recv_message send_to_addr",
         || Box::pin(datagrams()),
     ),
     (
@@ -231,6 +231,8 @@ async fn datagrams() -> io::Result<()> {
         for _ in 0..2 {
             socket.send_to("x", socket.local_addr()?).await?;
         }
+        assert_eq!(socket.peek(&mut [0; 9]).await?, 1);
+        assert_eq!(socket.peek_sender().await?, socket.local_addr()?);
         assert_eq!(&*socket.recv().await?, b"x");
         assert_eq!(&*socket.recv_datagram().await?.bytes, b"x");
         for _ in 0..3 {

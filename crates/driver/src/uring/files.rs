@@ -76,6 +76,16 @@ impl FileCalls {
         }
     }
 
+    /// Returns true if the ring allows only the operations of the driver.
+    pub(super) fn is_restricted(&self) -> bool {
+        self.restricted
+    }
+
+    /// Returns true if the kernel's io_uring has an operation.
+    pub(super) fn has_opcode(&self, opcode: u8) -> bool {
+        self.probe.has(opcode)
+    }
+
     fn submit(&mut self, job: FileJob, group: Option<u64>, kernel: &dyn Kernel) -> CallRoute {
         let stays_open = || kernel.real_descriptors() && job.outlives_its_completion();
         // The ring has few threads, and a call that hangs (one with a group) would occupy one of

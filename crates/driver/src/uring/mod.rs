@@ -19,7 +19,8 @@ use crate::slots::{OpKind, Token};
 use crate::wait::Wait;
 use annulus_kernel::{Kernel, Linux, named};
 use annulus_ring::{
-    Completion, Entry, Features, Ring, SafeEntry, SetupError, SetupFlags, Wait as RingWait, opcode,
+    Completion, Entry, EntryFlags, Features, Ring, SafeEntry, SetupError, SetupFlags,
+    Wait as RingWait, opcode,
 };
 pub use buffer_registry::BufferRegistry;
 use busy_poll::BusyPoll;
@@ -203,6 +204,35 @@ impl Uring {
                 op => self.push_unchecked(self.encoder.memory_entry(token, op)),
             }
         }
+    }
+
+    /// Checks that the ring can make an operation that a program defines.
+    ///
+    /// # Errors
+    /// The reason why it cannot.
+    pub(crate) fn check_custom(&self, opcode: u8) -> Result<(), String> {
+        if self.files.is_restricted() {
+            return Err("a locked-down ring allows only the operations of the runtime".into());
+        }
+        if !self.common.kernel.real_descriptors() {
+            return Err("a simulated kernel has only the operations of the runtime".into());
+        }
+        if !self.files.has_opcode(opcode) {
+            return Err("this kernel's io_uring does not have it".into());
+        }
+        Ok(())
+    }
+
+    /// # Safety
+    /// See [`Driver::submit_custom`](crate::Driver::submit_custom).
+    pub(crate) unsafe fn submit_custom(&mut self, token: Token, entry: Entry) {
+        debug_assert!(
+            entry.flags & !EntryFlags::ASYNC.bits() == 0,
+            "flags of the entry: {entry:?}"
+        );
+        // SAFETY: the caller guarantees that all memory stays valid until the terminal event, as
+        // the ring requires.
+        unsafe { self.push_unchecked(entry.user_data(token.bits())) };
     }
 
     #[inline]

@@ -13,6 +13,7 @@ use crate::bytes::lease::Lease;
 use crate::errors::Operation;
 use crate::runtime::core::Core;
 use crate::slots::datagrams::{DatagramSettings, MessageFormat, ReceivedMessage, SendMeta};
+use crate::slots::interest::Interest;
 use crate::waiters::Wait;
 use annulus_kernel::{Address, Control, Credentials, SocketOption};
 use std::fmt;
@@ -299,6 +300,16 @@ impl UnixDatagram {
     /// The errors of [`try_send`](Self::try_send).
     pub fn try_send_to(&self, bytes: &[u8], path: impl AsRef<Path>) -> io::Result<()> {
         self.handle.try_send(bytes, SendMeta::to(Address::from_unix_path(path.as_ref())?))
+    }
+
+    /// Waits until the socket is ready in any direction of `interest`, as
+    /// [`readable`](Self::readable) and [`writable`](Self::writable) do, and returns the directions
+    /// that are ready. Every waiting task is woken. Cancel-safe.
+    ///
+    /// # Errors
+    /// If the loop of its runtime is not running.
+    pub async fn ready(&self, interest: Interest) -> io::Result<Interest> {
+        self.handle.ready(interest).await
     }
 
     /// Waits until [`try_send`](Self::try_send) would queue a datagram. Every waiting task is

@@ -10,10 +10,11 @@ use super::super::stream_handle::{AsStream, SendFuture, StreamHandle};
 use super::UnixOptions;
 use crate::bytes::chunk::IntoChunk;
 use crate::bytes::lease::Lease;
+use crate::slots::interest::Interest;
 use annulus_kernel::{Credentials, SocketOption};
 use std::fmt;
 use std::future::poll_fn;
-use std::io::{self, IoSlice};
+use std::io::{self, IoSlice, IoSliceMut};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::SocketAddr;
 use std::path::Path;
@@ -120,6 +121,15 @@ impl UnixStream {
         self.unread.try_read(&self.handle, memory)
     }
 
+    /// Like [`try_read`](Self::try_read), but fills several pieces of memory in order, with all bytes
+    /// that have been received.
+    ///
+    /// # Errors
+    /// The errors of [`try_read`](Self::try_read), unless some bytes were copied.
+    pub fn try_read_vectored(&mut self, memory: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+        self.unread.try_read_vectored(&self.handle, memory)
+    }
+
     /// Shows the next bytes, at least one, without a copy, or none at the end of the stream. See
     /// [`TcpStream::fill_buf`](crate::net::TcpStream::fill_buf).
     ///
@@ -190,12 +200,29 @@ impl UnixStream {
         poll_fn(|cx| self.handle.poll_space(cx)).await
     }
 
+    /// Waits until the stream is ready in any direction of `interest`, and returns the directions
+    /// that are ready. See [`TcpStream::ready`](crate::net::TcpStream::ready).
+    ///
+    /// # Errors
+    /// The errors of [`TcpStream::ready`](crate::net::TcpStream::ready).
+    pub async fn ready(&self, interest: Interest) -> io::Result<Interest> {
+        self.handle.ready(interest, &self.unread).await
+    }
+
     /// Like [`write`](Self::write), but never waits.
     ///
     /// # Errors
     /// `WouldBlock` if the unsent limit has been reached, and the errors of [`send`](Self::send).
     pub fn try_write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.handle.try_write(bytes)
+        self.handle.try_write(&[IoSlice::new(bytes)])
+    }
+
+    /// Like [`try_write`](Self::try_write), but for several slices in order.
+    ///
+    /// # Errors
+    /// The errors of [`try_write`](Self::try_write).
+    pub fn try_write_vectored(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        self.handle.try_write(slices)
     }
 
     /// Sends or queues as many of the borrowed bytes as the kernel takes now and the unsent limit

@@ -143,6 +143,14 @@ impl ReceivedMessage {
         self.format.has_descriptors() && self.head().flags & msg::CTRUNC != 0
     }
 
+    /// Returns the bytes of the first datagram.
+    pub(crate) fn first_datagram(&self) -> &[u8] {
+        let bytes = self.buffer.part(self.start as usize..self.buffer.len());
+        let size =
+            self.segment_size.map(usize::from).filter(|size| (1..bytes.len()).contains(size));
+        &bytes[..size.unwrap_or(bytes.len())]
+    }
+
     /// Returns the bytes of the payload. Descriptors that were not taken are closed.
     #[inline]
     pub(crate) fn into_bytes(mut self) -> Lease {

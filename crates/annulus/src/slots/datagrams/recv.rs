@@ -24,7 +24,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::mem;
 use std::net::SocketAddr;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 /// Number of undelivered datagrams at which the receive is cancelled. One run of a multishot
 /// receive returns up to 33, so the bound can be exceeded by that many.
@@ -45,7 +45,7 @@ enum RawDatagram {
 pub(super) struct RecvState {
     arming: Arming,
     queue: VecDeque<RawDatagram>,
-    /// The remaining datagrams of a coalesced message.
+    /// The remaining datagrams of a coalesced message, or the next message after a peek.
     rest: Option<Box<ReceivedMessage>>,
     /// An error that the next receive returns, once.
     error: Option<Errno>,
@@ -168,6 +168,96 @@ impl DatagramSocket {
             return Poll::Ready(Ok(plain));
         }
         self.poll_recv(shared, state, true, wait, cx)?.map(ReceivedMessage::into_inet)
+    }
+
+    /// Appends the next datagrams and their senders on an internet socket to a list: at least one,
+    /// and at most `limit` of those that have been received. Returns their number.
+    ///
+    /// # Errors
+    /// See [`poll_recv_from`](Self::poll_recv_from), for the first datagram only: a later one whose
+    /// receive fails stays for the next call.
+    pub(crate) fn poll_recv_many(
+        &mut self,
+        shared: &mut DatagramResources,
+        state: &mut LoopState,
+        (datagrams, limit): (&mut Vec<(Lease, SocketAddr)>, usize),
+        wait: Wait<'_>,
+        cx: &Context<'_>,
+    ) -> Poll<io::Result<usize>> {
+        if limit == 0 {
+            return Poll::Ready(Ok(0));
+        }
+        datagrams.push(ready!(self.poll_recv_from(shared, state, wait, cx))?);
+        let mut count = 1;
+        while count < limit {
+            let next = match self.take_plain(shared) {
+                Some(plain) => plain,
+                None => match self.next_message(shared, state) {
+                    Some(message) if !message.is_cut() && message.inet_source().is_ok() => {
+                        let message = self.take_next(shared, state, true);
+                        message.expect("the next message was there")?.into_inet()?
+                    }
+                    _ => break,
+                },
+            };
+            datagrams.push(next);
+            count += 1;
+        }
+        self.notify_receivers(state);
+        Poll::Ready(Ok(count))
+    }
+
+    /// Copies the beginning of the next datagram, which stays, and returns the number of bytes and
+    /// the sender, on an internet socket. `None` if nothing has been received yet.
+    ///
+    /// # Errors
+    /// See [`poll_recv`](Self::poll_recv).
+    pub(crate) fn peek(
+        &mut self,
+        shared: &mut DatagramResources,
+        state: &mut LoopState,
+        memory: &mut [u8],
+    ) -> Option<io::Result<(usize, SocketAddr)>> {
+        let Some(message) = self.next_message(shared, state) else {
+            self.list_recv(shared);
+            let errno = self.rx.error.take()?;
+            return Some(Err(self.recv_failed(state, errno)));
+        };
+        let bytes = message.first_datagram();
+        let count = bytes.len().min(memory.len());
+        memory[..count].copy_from_slice(&bytes[..count]);
+        Some(message.inet_source().map(|source| (count, source)))
+    }
+
+    /// Polls like [`peek`](Self::peek). Every task that polled is woken.
+    pub(crate) fn poll_peek(
+        &mut self,
+        shared: &mut DatagramResources,
+        state: &mut LoopState,
+        memory: &mut [u8],
+        cx: &Context<'_>,
+    ) -> Poll<io::Result<(usize, SocketAddr)>> {
+        if let Some(outcome) = self.peek(shared, state, memory) {
+            return Poll::Ready(outcome);
+        }
+        let DeferredDrops { wakes, drops, .. } = &mut state.deferred;
+        self.rx.waiters.wait(Wait::Polling, cx.waker(), wakes, drops);
+        Poll::Pending
+    }
+
+    /// Returns the next message without taking it, or `None` if nothing has been received yet. It
+    /// stays parsed, because a buffer must be parsed only once.
+    fn next_message(
+        &mut self,
+        shared: &mut DatagramResources,
+        state: &mut LoopState,
+    ) -> Option<&ReceivedMessage> {
+        if self.rx.rest.is_none() {
+            let raw = self.pop(shared)?;
+            let message = ReceivedMessage::parse(lease(shared, state, raw, true), self.format);
+            self.rx.rest = Some(Box::new(message));
+        }
+        self.rx.rest.as_deref()
     }
 
     /// The fast path for nearly all datagrams: returns the next one and its sender if it is

@@ -5,7 +5,7 @@ use crate::conformance::mode::Mode;
 use annulus::net::{Transmit, UdpOptions, UdpSocket};
 use annulus::spawn;
 use annulus::stats::Counters;
-use annulus::time::timeout;
+use annulus::time::{sleep, timeout};
 use std::future::poll_fn;
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
@@ -399,5 +399,107 @@ pub(crate) async fn a_task_that_polled_once_consumes_no_wake() -> io::Result<()>
     for task in tasks {
         assert_eq!(&*task.await.expect("the task panicked")?, b"x");
     }
+    Ok(())
+}
+
+pub(crate) async fn peeked_datagrams_stay() -> io::Result<()> {
+    let (one, other) = (UdpSocket::bind("127.0.0.1:0")?, UdpSocket::bind("127.0.0.1:0")?);
+    let (to, from) = (one.local_addr()?, other.local_addr()?);
+    let mut memory = [0; 4];
+    assert_eq!(one.try_peek_from(&mut memory).unwrap_err().kind(), ErrorKind::WouldBlock);
+    for text in ["first", "", "x"] {
+        other.send_to(text, to).await?;
+    }
+    for _ in 0..3 {
+        assert_eq!(one.peek_from(&mut memory).await?, (4, from));
+        assert_eq!(&memory, b"firs");
+        assert_eq!(one.peek(&mut memory[..2]).await?, 2);
+        assert_eq!(one.peek_sender().await?, from);
+        assert_eq!(one.try_peek_from(&mut [])?, (0, from));
+        one.readable().await?;
+    }
+    assert_eq!(&*one.recv().await?, b"first");
+    assert_eq!(one.peek_from(&mut memory).await?, (0, from));
+    assert_eq!(one.try_recv_from()?.0.len(), 0);
+    assert_eq!(one.peek(&mut memory).await?, 1);
+    // A peek does not take the turn of a task that receives.
+    let datagram = one.recv_datagram().await?;
+    assert_eq!((&*datagram.bytes, datagram.source), (&b"x"[..], from));
+    let one = Rc::new(one);
+    let waiting: Vec<_> = (0..2)
+        .map(|_| {
+            let one = one.clone();
+            spawn(async move { one.peek_sender().await })
+        })
+        .collect();
+    let receiving = spawn({
+        let one = one.clone();
+        async move { one.recv().await.map(|lease| lease.len()) }
+    });
+    annulus::task::yield_now().await;
+    for _ in 0..2 {
+        other.send_to("more", to).await?;
+    }
+    assert_eq!(receiving.await.expect("the task panicked")?, 4);
+    for task in waiting {
+        assert_eq!(task.await.expect("the task panicked")?, from);
+    }
+    Ok(())
+}
+
+pub(crate) async fn datagrams_are_received_in_batches() -> io::Result<()> {
+    const COUNT: u32 = 300;
+    let (one, other) = (UdpSocket::bind("127.0.0.1:0")?, UdpSocket::bind("127.0.0.1:0")?);
+    let (to, from) = (one.local_addr()?, other.local_addr()?);
+    let mut batch = Vec::new();
+    assert_eq!(one.recv_many_from(&mut batch, 0).await?, 0);
+    assert!(touch(one.recv_many_from(&mut batch, 9)).is_none());
+    let (mut next, mut sent, mut largest) = (0, 0, 0);
+    while next < COUNT {
+        // Twenty at a time, so that no queue overflows.
+        while sent < COUNT.min(next + 20) {
+            other.send_to(sent.to_ne_bytes().to_vec(), to).await?;
+            sent += 1;
+        }
+        // Lets several arrive.
+        sleep(Duration::from_millis(1)).await;
+        if next % 3 == 0 {
+            // A shown datagram is a part of the batch.
+            assert_eq!(one.peek_sender().await?, from);
+        }
+        let count = one.recv_many_from(&mut batch, 7).await?;
+        assert_eq!(count, batch.len());
+        assert!((1..=7).contains(&count));
+        largest = largest.max(count);
+        for (bytes, source) in batch.drain(..) {
+            assert_eq!((&*bytes, source), (&next.to_ne_bytes()[..], from));
+            next += 1;
+        }
+    }
+    assert!(largest > 1, "each datagram came alone");
+    Ok(())
+}
+
+pub(crate) async fn an_error_in_a_batch_comes_after_the_datagrams_before_it() -> io::Result<()> {
+    let one = UdpOptions::new().max_datagram(2000).bind("127.0.0.1:0")?;
+    let other = UdpSocket::bind("127.0.0.1:0")?;
+    for len in [1, 2, 6000, 3, 4] {
+        other.send_to(vec![7; len], one.local_addr()?).await?;
+    }
+    let (mut batch, mut lens, mut errors) = (Vec::new(), Vec::new(), 0);
+    while lens.len() < 4 {
+        match one.recv_many_from(&mut batch, 9).await {
+            Ok(count) => {
+                assert_eq!(count, batch.len());
+                lens.extend(batch.drain(..).map(|(bytes, _)| bytes.len()));
+            }
+            Err(error) => {
+                assert_eq!((error.kind(), &lens[..]), (ErrorKind::InvalidData, &[1, 2][..]));
+                assert!(batch.is_empty());
+                errors += 1;
+            }
+        }
+    }
+    assert_eq!((errors, lens), (1, vec![1, 2, 3, 4]));
     Ok(())
 }

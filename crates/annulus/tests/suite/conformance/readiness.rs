@@ -2,12 +2,13 @@
 
 use super::unix::TestPath;
 use crate::common::{pair, pattern, touch};
+use annulus::io::Interest;
 use annulus::net::{TcpStream, Transmit, UdpSocket, UnixDatagram, UnixStream};
 use annulus::task::yield_now;
 use annulus::time::sleep;
 use annulus::{pipe, spawn};
 use std::future::poll_fn;
-use std::io::{self, ErrorKind};
+use std::io::{self, ErrorKind, IoSlice, IoSliceMut};
 use std::rc::Rc;
 use std::task::Poll;
 use std::time::Duration;
@@ -148,6 +149,67 @@ pub(crate) async fn trying_leaves_a_waiting_task_its_wake() -> io::Result<()> {
     })
     .await?;
     assert_eq!(&*receiver.await.expect("the task panicked")?, b"firstx");
+    Ok(())
+}
+
+pub(crate) async fn either_direction_of_a_stream_is_awaited() -> io::Result<()> {
+    let both = Interest::READABLE | Interest::WRITABLE;
+    let (mut one, mut other) = pair().await?;
+    assert_eq!(one.ready(both).await?, Interest::WRITABLE);
+    assert!(touch(one.ready(Interest::READABLE)).is_none());
+    other.send("bytes").await?;
+    assert_eq!(one.ready(Interest::READABLE).await?, Interest::READABLE);
+    assert_eq!(one.ready(both).await?, both);
+    // Fill the queue, so that only one direction is ready.
+    let chunk = [7; 8192];
+    while ready_soon(one.writable()).await {
+        while one.try_write(&chunk).is_ok() {}
+    }
+    assert_eq!(one.ready(both).await?, Interest::READABLE);
+    assert_eq!(one.try_read(&mut [0; 9])?, 5);
+    assert!(touch(one.ready(both)).is_none());
+    let (mut one, other) = UnixStream::pair()?;
+    assert_eq!(one.ready(both).await?, Interest::WRITABLE);
+    drop(other);
+    assert!(one.ready(Interest::READABLE).await?.is_readable());
+    assert_eq!(one.try_read(&mut [0; 9])?, 0);
+    Ok(())
+}
+
+pub(crate) async fn several_pieces_are_written_and_read_at_once() -> io::Result<()> {
+    let (mut one, mut other) = pair().await?;
+    let (mut first, mut second) = ([0; 4], [0; 100]);
+    let mut memory = [&mut first[..], &mut [], &mut second[..]].map(IoSliceMut::new);
+    assert!(would_block(one.try_read_vectored(&mut memory)));
+    assert_eq!(one.try_read_vectored(&mut [])?, 0);
+    for part in ["one ", "two ", "three"] {
+        let slices = [&b""[..], part.as_bytes(), b"!"].map(IoSlice::new);
+        assert_eq!(other.try_write_vectored(&slices)?, part.len() + 1);
+        other.drain().await?;
+    }
+    // Received in several leases, but read at once.
+    assert_eq!(one.fill_at_least(16).await?.len(), 16);
+    assert_eq!(one.try_read_vectored(&mut memory)?, 16);
+    assert_eq!((&first, &second[..12]), (b"one ", &b"!two !three!"[..]));
+    other.shutdown().await?;
+    one.readable().await?;
+    assert_eq!(one.try_read_vectored(&mut [IoSliceMut::new(&mut first)])?, 0);
+    assert!(other.try_write_vectored(&[IoSlice::new(b"x")]).is_err());
+    Ok(())
+}
+
+pub(crate) async fn either_direction_of_a_datagram_socket_is_awaited() -> io::Result<()> {
+    let both = Interest::READABLE | Interest::WRITABLE;
+    let (one, other) = (UdpSocket::bind("127.0.0.1:0")?, UdpSocket::bind("127.0.0.1:0")?);
+    assert_eq!(one.ready(both).await?, Interest::WRITABLE);
+    assert!(touch(one.ready(Interest::READABLE)).is_none());
+    other.send_to("bytes", one.local_addr()?).await?;
+    assert_eq!(one.ready(Interest::READABLE).await?, Interest::READABLE);
+    assert_eq!(one.ready(both).await?, both);
+    let (one, other) = UnixDatagram::pair()?;
+    assert_eq!(one.ready(both).await?, Interest::WRITABLE);
+    other.send("bytes").await?;
+    assert_eq!(one.ready(Interest::READABLE).await?, Interest::READABLE);
     Ok(())
 }
 

@@ -262,3 +262,26 @@ fn read_to_end_appends_what_follows_the_position() {
         Ok(())
     });
 }
+
+#[test]
+fn read_to_string_appends_text_or_leaves_the_string_as_it_was() {
+    everywhere(|place| async move {
+        let path = place.join("file");
+        let text = "grüße, ".repeat(20_000);
+        fs::write(&path, text.clone()).await?;
+        let mut file = File::open(&path).await?;
+        let (count, all) = file.read_to_string("before ".to_owned()).await;
+        assert_eq!(count?, text.len());
+        assert!(all.strip_prefix("before ") == Some(&*text), "the text differs");
+        let (count, all) = file.read_to_string(String::new()).await;
+        assert_eq!((count?, &*all), (0, ""));
+        fs::write(&path, b"half a character: \xc3").await?;
+        let (failed, kept) = File::open(&path).await?.read_to_string("kept".to_owned()).await;
+        assert_eq!((failed.unwrap_err().kind(), &*kept), (io::ErrorKind::InvalidData, "kept"));
+        // After an error of the system, only a part may have been read.
+        let mut directory = File::open(place.path()).await?;
+        let (failed, kept) = directory.read_to_string("kept".to_owned()).await;
+        assert_eq!((failed.unwrap_err().kind(), &*kept), (io::ErrorKind::IsADirectory, "kept"));
+        Ok(())
+    });
+}

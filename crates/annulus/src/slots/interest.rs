@@ -2,7 +2,9 @@
 
 use crate::slots::polls::PollSide;
 use std::fmt;
+use std::io;
 use std::ops::BitOr;
+use std::task::Poll;
 
 /// The readiness to wait for: [`READABLE`](Self::READABLE), [`WRITABLE`](Self::WRITABLE), or either
 /// of them (`READABLE | WRITABLE`).
@@ -52,13 +54,32 @@ impl Interest {
         self.writable
     }
 
-    pub(super) fn sides(self) -> impl Iterator<Item = PollSide> {
+    /// Polls the directions that it includes. Returns `Ready` with those that are ready, once one is.
+    ///
+    /// # Errors
+    /// The errors of `poll`.
+    pub(crate) fn poll_sides(
+        self,
+        mut poll: impl FnMut(PollSide) -> Poll<io::Result<()>>,
+    ) -> Poll<io::Result<Self>> {
+        let mut ready: Option<Self> = None;
+        for side in self.sides() {
+            if poll(side)?.is_ready() {
+                let side = Self::of(side);
+                ready = Some(ready.map_or(side, |ready| ready | side));
+            }
+        }
+        ready.map_or(Poll::Pending, |ready| Poll::Ready(Ok(ready)))
+    }
+
+    /// Returns the directions that it includes.
+    pub(crate) fn sides(self) -> impl Iterator<Item = PollSide> {
         let readable = self.readable.then_some(PollSide::Readable);
         let writable = self.writable.then_some(PollSide::Writable);
         readable.into_iter().chain(writable)
     }
 
-    pub(super) fn of(side: PollSide) -> Self {
+    fn of(side: PollSide) -> Self {
         match side {
             PollSide::Readable => Self::READABLE,
             PollSide::Writable => Self::WRITABLE,

@@ -1,0 +1,144 @@
+//! Operations of the ring that a program defines. Each has a slot until its result has been taken.
+#![allow(unsafe_code)]
+
+use crate::slots::Waits;
+use crate::slots::find_or_late;
+use crate::slots::loop_state::LoopState;
+use crate::waiters::note_waker;
+use annulus_driver::{Event, OpKind, Slab, Token};
+use annulus_ring::Entry;
+use rustix::io::Errno;
+use std::any::Any;
+use std::io;
+use std::mem::replace;
+use std::task::{Context, Poll, Waker};
+
+/// The value that owns an operation's memory, once its future has been dropped.
+pub(crate) trait AbandonedOp {
+    /// Takes the result, which the value handles when it is dropped, after the borrow of the
+    /// runtime's state.
+    fn end(self: Box<Self>, result: Result<u32, Errno>) -> Box<dyn Any>;
+}
+
+struct CustomOp {
+    opcode: u8,
+    /// The result of the first event, if further events follow.
+    first: Option<Result<u32, Errno>>,
+    state: CustomOpState,
+}
+
+/// An operation starts *in flight*. If its future is dropped, it is cancelled and *abandoned*: the
+/// slot keeps its memory until the terminal event. Otherwise it is *done* at the terminal event,
+/// until the future takes the result.
+enum CustomOpState {
+    InFlight(Option<Waker>),
+    Abandoned(Box<dyn AbandonedOp>),
+    Done(Result<u32, Errno>),
+}
+
+#[derive(Default)]
+pub(crate) struct CustomOps(Slab<CustomOp>);
+
+impl CustomOps {
+    /// Starts an operation.
+    ///
+    /// # Errors
+    /// `Unsupported` if the driver cannot submit it; nothing has then been started.
+    ///
+    /// # Safety
+    /// Until the terminal event, the memory and descriptors that the entry refers to must stay
+    /// valid, and nothing else may move or use that memory. So the caller keeps them until `poll`
+    /// returns the result, or hands them to `abandon`. The entry must not affect other operations
+    /// of the ring.
+    pub(crate) unsafe fn start(&mut self, state: &mut LoopState, entry: Entry) -> io::Result<u32> {
+        state.driver.check_custom(entry.opcode)?;
+        let in_flight = CustomOpState::InFlight(None);
+        let slot = self.0.insert(CustomOp { opcode: entry.opcode, first: None, state: in_flight });
+        state.in_flight += 1;
+        // SAFETY: the caller fulfils this function's contract, which includes that of the driver.
+        unsafe { state.driver.submit_custom(self.token(slot), entry) };
+        Ok(slot)
+    }
+
+    /// Returns the result of an operation and frees its slot.
+    pub(crate) fn poll(
+        &mut self,
+        state: &mut LoopState,
+        slot: u32,
+        cx: &Context<'_>,
+    ) -> Poll<Result<u32, Errno>> {
+        match &mut self.0.get(slot).state {
+            CustomOpState::Done(result) => {
+                let result = *result;
+                self.0.remove(slot);
+                Poll::Ready(result)
+            }
+            CustomOpState::InFlight(waker) => {
+                note_waker(waker, &mut state.deferred.drops, cx);
+                Poll::Pending
+            }
+            CustomOpState::Abandoned(_) => unreachable!("an abandoned operation has no future"),
+        }
+    }
+
+    pub(crate) fn on_event(&mut self, state: &mut LoopState, event: Event) {
+        let slot = event.token.slot();
+        let Some(op) = find_or_late(&mut self.0, state, &event) else { return };
+        let result = *op.first.get_or_insert(event.result);
+        if event.more {
+            return;
+        }
+        state.in_flight -= 1;
+        match replace(&mut op.state, CustomOpState::Done(result)) {
+            CustomOpState::InFlight(waker) => state.deferred.wakes.extend(waker),
+            CustomOpState::Abandoned(op) => {
+                self.0.remove(slot);
+                state.deferred.kept.push(op.end(result));
+            }
+            CustomOpState::Done(_) => unreachable!("an operation has one terminal event"),
+        }
+    }
+
+    /// Handles a dropped future: the operation is cancelled, and its memory is kept until the
+    /// terminal event.
+    pub(crate) fn abandon(&mut self, state: &mut LoopState, slot: u32, kept: Box<dyn AbandonedOp>) {
+        let token = self.token(slot);
+        let op = self.0.get(slot);
+        match &mut op.state {
+            CustomOpState::InFlight(waker) => {
+                state.deferred.drops.extend(waker.take());
+                op.state = CustomOpState::Abandoned(kept);
+                state.cancel(token);
+            }
+            CustomOpState::Done(result) => {
+                let result = *result;
+                self.0.remove(slot);
+                state.deferred.kept.push(kept.end(result));
+            }
+            CustomOpState::Abandoned(_) => unreachable!("a future is dropped once"),
+        }
+    }
+
+    /// Cancels all operations at the end of the runtime.
+    pub(crate) fn stop_all(&mut self, state: &mut LoopState) {
+        for slot in self.0.indices() {
+            let token = self.token(slot);
+            if !matches!(self.0.get(slot).state, CustomOpState::Done(_)) {
+                state.cancel(token);
+            }
+        }
+    }
+
+    /// Adds to `waits` what the tasks of these slots wait for.
+    pub(crate) fn add_waits(&mut self, waits: &mut Waits) {
+        for CustomOp { opcode, state, .. } in self.0.values() {
+            if let CustomOpState::InFlight(Some(waker)) = state {
+                waits.note(waker, || format!("for operation {opcode} of the ring"));
+            }
+        }
+    }
+
+    fn token(&self, slot: u32) -> Token {
+        self.0.id(slot).token(OpKind::Custom)
+    }
+}
