@@ -64,7 +64,7 @@ const TABLE_HEAD: &str = "\
 type Run = (&'static str, &'static str);
 
 /// The rows of the table: published tables first, then programs.
-const RUNS: [Run; 21] = [
+const RUNS: [Run; 22] = [
     ("tcp", "echo over TCP, with a C epoll loop, tokio and monoio"),
     ("udp", "echo over UDP, with a C epoll loop"),
     ("go-uring", "echo, with Go's poller and a ring under Go"),
@@ -82,6 +82,7 @@ const RUNS: [Run; 21] = [
     ("proxy", "a TCP proxy, with HAProxy, nginx and socat"),
     ("proxy-2", "the same on two threads, with HAProxy"),
     ("overload", "the proxy at fixed rates, up to 120 % of its peak"),
+    ("pieces", "replies in many writes, with tokio, compio, monoio and C"),
     ("kv", "a server of blocks on disk, on tokio, compio and monoio"),
     ("reads", "random reads, with tokio, threads, compio, monoio and C"),
     ("clients", "the load generator, with wrk, h2load and gcannon"),
