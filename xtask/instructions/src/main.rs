@@ -78,7 +78,7 @@ fn send_back(mut stream: TcpStream, left: &Rc<Cell<usize>>) -> JoinHandle<io::Re
 
 /// Ends when the server has ended; clients that wait for an answer are dropped with the runtime.
 async fn echo_datagrams(clients: usize, bytes: usize, messages: usize) -> io::Result<()> {
-    let server = UdpOptions::new().recv_buffer(1 << 22).bind("127.0.0.1:7000")?;
+    let server = UdpOptions::new().recv_buffer_size(1 << 22).bind("127.0.0.1:7000")?;
     for _ in 0..clients {
         let client = UdpSocket::bind("127.0.0.1:0")?;
         client.send_to(vec![7; bytes], server.local_addr()?).await?;

@@ -39,9 +39,9 @@ use std::time::Duration;
 /// # annulus::run(async {
 /// let socket = TcpSocket::new_v4()?;
 /// socket.set_reuse_address(true)?;
-/// socket.set_recv_buffer(64 * 1024)?; // Before the connection, so that the window can be as large.
+/// socket.set_recv_buffer_size(64 * 1024)?; // Before the connection, so that the window can be as large.
 /// socket.bind("127.0.0.1:0".parse().unwrap())?;
-/// println!("{} bytes at {}", socket.recv_buffer()?, socket.local_addr()?);
+/// println!("{} bytes at {}", socket.recv_buffer_size()?, socket.local_addr()?);
 /// let listener = socket.listen(1024)?;
 ///
 /// let socket = TcpSocket::new_v4()?;

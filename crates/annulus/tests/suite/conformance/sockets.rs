@@ -15,14 +15,14 @@ pub(crate) async fn options_apply_to_listeners_and_their_connections() -> io::Re
     let socket = TcpSocket::new_v4()?;
     assert!(socket.nodelay()? && !socket.reuse_address()? && !socket.reuse_port()?);
     socket.set_reuse_address(true)?;
-    socket.set_recv_buffer(20_000)?;
+    socket.set_recv_buffer_size(20_000)?;
     socket.set_user_timeout(Some(Duration::from_secs(7)))?;
     let keepalive = KeepAlive { time: Duration::from_secs(60), ..KeepAlive::default() };
     socket.set_keepalive(Some(keepalive))?;
     socket.set_linger(Some(Duration::ZERO))?;
     socket.set_ttl(9)?;
     assert!(socket.reuse_address()? && socket.take_error()?.is_none());
-    assert_eq!((socket.recv_buffer()?, socket.ttl()?), (40_000, 9));
+    assert_eq!((socket.recv_buffer_size()?, socket.ttl()?), (40_000, 9));
     assert_eq!(socket.linger()?, Some(Duration::ZERO));
     assert_eq!(socket.keepalive()?, Some(keepalive));
     socket.bind(local())?;
@@ -34,7 +34,7 @@ pub(crate) async fn options_apply_to_listeners_and_their_connections() -> io::Re
     let (accepted, _) = listener.accept().await?;
     assert_eq!(accepted.keepalive()?, Some(keepalive));
     assert_eq!(accepted.user_timeout()?, Some(Duration::from_secs(7)));
-    assert_eq!((accepted.recv_buffer()?, accepted.ttl()?), (40_000, 9));
+    assert_eq!((accepted.recv_buffer_size()?, accepted.ttl()?), (40_000, 9));
     assert_eq!(client.keepalive()?, None);
     Ok(())
 }
@@ -43,13 +43,13 @@ pub(crate) async fn socket_connects_with_its_options_from_its_address() -> io::R
     let listener = TcpListener::bind(local())?;
     let socket = TcpSocket::new_v4()?;
     socket.set_nodelay(false)?;
-    socket.set_send_buffer(30_000)?;
+    socket.set_send_buffer_size(30_000)?;
     socket.bind(local())?;
     let from = socket.local_addr()?;
     let mut stream = socket.connect(listener.local_addr()?).await?;
     let (accepted, peer) = listener.accept().await?;
     assert_eq!((peer, stream.local_addr()?), (from, from));
-    assert_eq!((stream.nodelay()?, stream.send_buffer()?), (false, 60_000));
+    assert_eq!((stream.nodelay()?, stream.send_buffer_size()?), (false, 60_000));
     spawn(echo(accepted));
     stream.send("through the socket").await?;
     assert_eq!(&*stream.recv_exact(18).await?, b"through the socket");
