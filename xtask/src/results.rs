@@ -81,7 +81,7 @@ const RUNS: [Run; 22] = [
     ("fan-out", "a broadcast, with tokio, monoio, C and redis-server"),
     ("proxy", "a TCP proxy, with HAProxy, nginx and socat"),
     ("proxy-2", "the same on two threads, with HAProxy"),
-    ("overload", "the proxy at fixed rates, up to 120 % of its peak"),
+    ("overload", "the proxy at fixed rates, up to 120 % of HAProxy's peak"),
     ("pieces", "replies in many writes, with tokio, compio, monoio and C"),
     ("kv", "a server of blocks on disk, on tokio, compio and monoio"),
     ("reads", "random reads, with tokio, threads, compio, monoio and C"),

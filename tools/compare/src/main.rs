@@ -26,7 +26,7 @@ use annulus_kernel::affinity;
 use rustix::time::{ClockId, clock_gettime};
 
 const HELP: &str = "\
-Compares TCP servers on this machine by CPU time per request, in 30 seconds:
+Compares TCP servers on this machine by CPU time per request, in a minute:
 an echo, and a server that reads a file of 16 KiB per request and replies in 16
 pieces. There, epoll reads files on blocking threads.
 
