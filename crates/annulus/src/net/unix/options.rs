@@ -110,7 +110,7 @@ impl UnixOptions {
     /// connected to it. If more is queued than the runtime's [unsent
     /// limit](crate::Builder::unsent_limit), the datagrams that have waited longest for room are
     /// dropped, and the next send to the same peer fails with `WouldBlock`. The kernel counts
-    /// unread datagrams against [`send_buffer`](Self::send_buffer). Make it large enough for the
+    /// unread datagrams against [`send_buffer_size`](Self::send_buffer_size). Make it large enough for the
     /// datagrams in the queues of all peers that do not read (`net.unix.max_dgram_qlen` per peer).
     pub fn unordered(mut self, on: bool) -> Self {
         self.datagram.unordered = on;
