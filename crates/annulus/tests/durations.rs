@@ -42,7 +42,7 @@ fn no_duration_is_forgotten() {
             "net/tcp.rs time",
             "net/option_methods.rs set_user_timeout",
             "net/tcp.rs connect_timeout",
-            "net/tcp.rs set_linger",
+            "net/option_methods.rs set_linger",
             "runtime/builder.rs blocking_keep_alive",
             "runtime/builder.rs busy_poll",
             "runtime/builder.rs linger",

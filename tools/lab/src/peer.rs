@@ -29,7 +29,8 @@ const MODES_FILE: &str = "modes";
 /// Entries of [`SERVES_FILE`] for programs that are not echo servers but contenders of `bench nop`,
 /// of `bench file`, of comparisons of programs or of storage, or counterparts of the examples. Each
 /// kind has a check script of its name beside the peers.
-const OTHER_KINDS: [&str; 6] = ["nop", "file", "programs", "examples", "writes", "storage"];
+const OTHER_KINDS: [&str; 7] =
+    ["nop", "file", "programs", "examples", "writes", "storage", "arena"];
 
 /// The outcome of building a peer.
 #[derive(Clone, Debug, PartialEq, Eq)]

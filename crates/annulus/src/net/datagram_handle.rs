@@ -11,7 +11,7 @@ use crate::slots::datagrams::{
 use crate::slots::interest::Interest;
 use crate::slots::loop_state::LoopState;
 use crate::slots::polls::PollSide;
-use crate::tasks::budget;
+use crate::tasks::{budget, consume_budget};
 use crate::waiters::{Wait, WaiterId};
 use annulus_kernel::{Fd, Kernel};
 use std::cell::RefCell;
@@ -104,6 +104,7 @@ impl DatagramHandle {
         limit: usize,
     ) -> io::Result<usize> {
         if limit == 0 {
+            consume_budget().await;
             return Ok(0);
         }
         let list = RefCell::new(datagrams);

@@ -72,7 +72,7 @@ type Body = fn() -> Pin<Box<dyn Future<Output = io::Result<()>>>>;
 const BODIES: &[(&str, Body)] = &[
     (
         "io/framing.rs: next_line; io/recv.rs: recv recv_exact recv_until read_frame read read_exact read_until read_line \
-         read_to_end skip_until",
+         read_to_end skip_until fill_at_least fill_buf",
         || Box::pin(receive_every_way()),
     ),
     ("io/send.rs: send write write_vectored write_all flush shutdown", || {
@@ -118,6 +118,8 @@ fn length(bytes: &[u8]) -> io::Result<Option<usize>> {
 /// Receives `0 5 hello`, part of the next frame, and then the end.
 async fn receive_from(mut from: impl AsyncRecv) -> io::Result<()> {
     assert_eq!(from.read_frame(99, length).await?.as_deref(), Some(&b"\0\x05hello"[..]));
+    assert!(from.fill_at_least(2).await?.starts_with(b"12"));
+    assert!(from.fill_buf().await?.starts_with(b"12"));
     assert_eq!(&*from.recv_exact(2).await?, b"12");
     assert_eq!(from.recv_until(b'\n', 99).await?.as_deref(), Some(&b"345\n"[..]));
     let (mut buf, mut line, mut some) = (Vec::new(), String::new(), [0; 2]);
