@@ -57,6 +57,25 @@ report says that it is partial, and the exit status is 1.
 A FILE.toml has the long options as keys, as well as requests-per-connection,
 reconnect, connect-timeout and seed.
 
+Sample output of annulus load -c 50 -l 128 -d 3, beside other programs,
+without some of its lines:
+server       127.0.0.1:7000, 50 connections × 128 bytes
+schedule     closed loop
+requests/s   60,713
+responses    182,371 in 3.004 s
+sent         182,371, 50 in flight at the start: 182,371 answered, 50 cut off at
+             the end
+bytes        7.77 MB/s received, 7.77 MB/s sent
+latency                     response       service
+             p50              445 µs        445 µs
+             p99             14.2 ms       14.2 ms
+             max             71.8 ms       71.8 ms
+client CPU   28.1 % of a core
+errors       none
+warning      the load's threads waited for a core for 60 % of the time, because
+             other programs ran there; give the load its own core (--pin), or
+             run it on another machine
+
 Examples:
   annulus load                             50 connections, 512 bytes, 10 s
   annulus load -c 1000 -l 128 -d 30s       1000 connections, 128 bytes
