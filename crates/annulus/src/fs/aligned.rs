@@ -65,7 +65,10 @@ impl AlignedBuf {
         let start = unsafe { alloc_zeroed(layout) };
         let start = NonNull::new(start).ok_or_else(|| out_of_memory(layout))?;
         let registry = current::with(|core| core.buffer_registry.clone()).flatten();
-        registry.iter().for_each(|registry| registry.add(start.as_ptr(), len));
+        if let Some(registry) = &registry {
+            // SAFETY: only the drop frees the memory, after it has removed the buffer.
+            unsafe { registry.add(start.as_ptr(), len) };
+        }
         Ok(Self { start, layout, registry })
     }
 }

@@ -4,6 +4,7 @@
 //! A buffer is found by the address of a call, so a call needs nothing that says where its memory
 //! comes from. The owner of the memory [adds](BufferRegistry::add) it, and
 //! [removes](BufferRegistry::remove) it before it is freed.
+#![allow(unsafe_code)]
 
 use annulus_kernel::IoVec;
 use annulus_ring::{BufferTable, Ring};
@@ -58,6 +59,7 @@ enum Table {
 
 struct Buffer {
     len: usize,
+    /// Number of calls with the buffer, counted up to [`MIN_USES`].
     uses: u8,
     slot: Option<u16>,
 }
@@ -67,9 +69,12 @@ impl BufferRegistry {
         Self { state: RefCell::default(), has_released: Cell::new(false) }
     }
 
-    /// Adds a buffer, which calls may use from its start. Until it is removed, its memory must stay
-    /// allocated: a call with other memory at the same address would read or write the old pages.
-    pub fn add(&self, start: *const u8, len: usize) {
+    /// Adds a buffer, which calls may use from its start.
+    ///
+    /// # Safety
+    /// Until the buffer is removed, its memory must stay allocated: a call with other memory at the
+    /// same address would read or write the old pages.
+    pub unsafe fn add(&self, start: *const u8, len: usize) {
         if len <= MAX_BYTES {
             let buffer = Buffer { len, uses: 0, slot: None };
             self.state.borrow_mut().buffers.insert(start.addr(), buffer);
@@ -91,36 +96,33 @@ impl BufferRegistry {
     #[inline]
     pub(super) fn slot_of(&self, ring: &Ring, address: u64, len: u32) -> Option<u16> {
         let state = &mut *self.state.borrow_mut();
-        let buffer = state.buffers.get_mut(&usize::try_from(address).ok()?)?;
+        let address = usize::try_from(address).ok()?;
+        let buffer = state.buffers.get_mut(&address)?;
         if len as usize > buffer.len {
             return None;
         }
-        if buffer.slot.is_none() {
-            buffer.uses = buffer.uses.saturating_add(1);
-            if buffer.uses <= MIN_USES {
-                return None;
-            }
-            self.register(state, ring, address as usize);
-            return state.buffers.get(&(address as usize))?.slot;
+        if buffer.slot.is_some() {
+            return buffer.slot;
         }
-        buffer.slot
+        if buffer.uses < MIN_USES {
+            buffer.uses += 1;
+            return None;
+        }
+        self.register(state, ring, address)
     }
 
-    /// Registers a buffer, if the limits allow it.
+    /// Registers a buffer, if the limits allow it, and returns its slot.
     #[cold]
-    fn register(&self, state: &mut State, ring: &Ring, address: usize) {
+    fn register(&self, state: &mut State, ring: &Ring, address: usize) -> Option<u16> {
         self.clear_released(state, ring);
         if let Table::Unused = state.table {
             let table = BufferTable::register(ring, MAX_BUFFERS);
             state.table = table.map_or(Table::Refused, Table::Registered);
         }
-        let (Table::Registered(table), Some(buffer)) =
-            (&state.table, state.buffers.get_mut(&address))
-        else {
-            return;
-        };
+        let Table::Registered(table) = &state.table else { return None };
+        let buffer = state.buffers.get_mut(&address)?;
         if state.registered_bytes + buffer.len > MAX_BYTES {
-            return;
+            return None;
         }
         let slot = match state.free_slots.pop() {
             Some(slot) => slot,
@@ -128,15 +130,19 @@ impl BufferRegistry {
                 state.used_slots += 1;
                 state.used_slots - 1
             }
-            None => return,
+            None => return None,
         };
         let memory = IoVec { base: std::ptr::without_provenance(address), len: buffer.len };
         match table.set(ring, slot, memory) {
             Ok(()) => {
                 buffer.slot = Some(slot);
                 state.registered_bytes += buffer.len;
+                Some(slot)
             }
-            Err(_) => state.table = Table::Refused,
+            Err(_) => {
+                state.table = Table::Refused;
+                None
+            }
         }
     }
 

@@ -183,7 +183,7 @@ impl Uring {
                 let entry = self.with_registered_buffer(entry);
                 // SAFETY: the entry refers to the same memory and descriptors as the call, which
                 // belong to the job until the terminal event (`FileJob::new`). A registered buffer
-                // is that memory as long as it is allocated.
+                // at this address is this memory (`BufferRegistry::add`).
                 unsafe { self.push_file(entry, early_batch(start, in_flight)) };
             }
             CallRoute::Worker(poll) => {

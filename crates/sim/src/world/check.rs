@@ -42,10 +42,8 @@ pub(super) fn check(entry: &SubmittedEntry, profile: &Profile) -> Result<(), Err
                 && (is_unaddressed(entry) || is_addressed(entry, profile))
         }
         opcode::SEND_ZC | opcode::SENDMSG_ZC => is_valid_zero_copy_send(entry, profile),
-        opcode::READ | opcode::READV | opcode::WRITE | opcode::WRITEV => {
-            is_valid_read_or_write(entry)
-        }
-        opcode::READ_FIXED | opcode::WRITE_FIXED => is_valid_read_or_write(entry),
+        opcode::READ | opcode::READV | opcode::READ_FIXED => is_valid_read_or_write(entry),
+        opcode::WRITE | opcode::WRITEV | opcode::WRITE_FIXED => is_valid_read_or_write(entry),
         opcode::ACCEPT => is_valid_accept(entry),
         opcode::CONNECT => entry.ioprio == 0 && entry.len == 0 && entry.op_flags == 0,
         opcode::POLL_ADD => entry.len & !POLL_MULTISHOT == 0 && entry.off == 0 && entry.addr == 0,
