@@ -2,9 +2,9 @@
 //! these threads, not the loop.
 //!
 //! A thread starts only if a call finds all others busy. An eventfd tells the driver that calls
-//! have ended. While reads and writes wait for a thread, that happens once per several calls, since
-//! each time costs as much as a short call. Calls that may wait for another process go to a separate thread: see `poll_thread`.
-//! Calls that may hang go to other threads: see `isolated`.
+//! have ended. While reads and writes wait for a thread, one signal reports several calls, because
+//! a signal costs as much as a short call. Calls that may wait for another process go to a separate
+//! thread: see `poll_thread`. Calls that may hang go to other threads: see `isolated`.
 #![allow(unsafe_code)]
 
 mod file_job;
@@ -24,12 +24,15 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::{self, JoinHandle};
 
-/// Number of threads for calls that cannot hang, if as many calls are in flight. It is enough to keep
-/// a device busy, and few enough that 32 reads in flight leave some waiting: then no thread has to be
-/// woken for the next call.
+/// Number of threads for calls that cannot hang, if as many calls are in flight. It is enough to
+/// keep a device busy, and few enough that 32 reads in flight leave some waiting: then no thread
+/// has to be woken for the next call.
 const USUAL_WORKER_THREADS: usize = 16;
 /// Maximum number of these threads, which is used while more calls wait than there are threads.
 const MAX_WORKER_THREADS: usize = 24;
+/// Maximum number of ended calls of which the driver has not been told. Without this limit, a long
+/// queue would delay the first results until half of it is done.
+const MAX_UNREPORTED_CALLS: usize = 32;
 /// Bytes of stack per thread, which only makes system calls.
 const STACK_BYTES: usize = 64 * 1024;
 
@@ -65,7 +68,7 @@ struct WorkerThreads {
     work: Condvar,
     /// Wakes the threads for calls that may hang.
     isolated_work: Condvar,
-    /// Readable while events of ended calls have not been taken.
+    /// Signalled when calls have ended.
     done_fd: EventFd,
     /// The eventfd of another event loop that waits for the driver, signalled together with
     /// `done_fd`.
@@ -180,8 +183,8 @@ impl Workers {
         true
     }
 
-    /// Makes [`done_fd`](Self::done_fd) unreadable, before events are taken. A loop that is told of
-    /// each signal, readable before or not, need not do that.
+    /// Makes [`done_fd`](Self::done_fd) unreadable, before events are taken. Edge-triggered epoll
+    /// does not need this: it reports each signal, even if the descriptor is already readable.
     pub(crate) fn clear_signal(&self) {
         self.0.done_fd.clear();
     }
@@ -241,14 +244,14 @@ impl WorkerThreads {
         }
     }
 
-    /// Ends a call, and returns the next one if one is queued. Tells the driver of the end unless
-    /// more calls are queued than have ended and the next one ends soon: then more ends follow.
+    /// Ends a call, and returns the next one if one is queued. Tells the driver of the end, unless
+    /// few calls have ended compared with those that are queued, and the next one ends soon.
     fn end_job(&self, event: Event) -> Option<FileJob> {
         let mut state = self.state();
         state.done.push(event);
         let next = if state.closed { None } else { state.jobs.pop_front() };
         state.busy -= usize::from(next.is_none());
-        let waits = state.done.len() <= state.jobs.len()
+        let waits = state.done.len() <= state.jobs.len().min(MAX_UNREPORTED_CALLS)
             && next.as_ref().is_some_and(FileJob::moves_bytes_at_offset);
         let signals = !waits && !std::mem::replace(&mut state.signalled, true);
         drop(state);
@@ -355,6 +358,21 @@ mod tests {
             wait_for(&workers, USUAL_WORKER_THREADS - 1 + 40).len(),
             USUAL_WORKER_THREADS + 39
         );
+    }
+
+    #[test]
+    fn results_of_a_long_queue_are_reported_early() {
+        let workers = Workers::new().unwrap();
+        let buffer = std::ptr::null_mut();
+        let call = FileCall::Read { fd: -1, buffer, len: 0, offset: 0, nowait: false };
+        // SAFETY: no thread exists that could make the calls.
+        let job = |slot| unsafe { FileJob::new(token(slot), call) };
+        workers.0.state().jobs.extend((0..1000).map(job));
+        workers.0.state().busy = 1;
+        while !workers.0.state().signalled {
+            assert!(workers.0.end_job(job(1000).end(Ok(0))).is_some(), "no call was left");
+        }
+        assert_eq!(workers.0.state().done.len(), MAX_UNREPORTED_CALLS + 1);
     }
 
     #[test]
