@@ -109,7 +109,8 @@ pub struct Entry {
     pub len: u32,
     /// The flags of the corresponding system call (`rw_flags`, `msg_flags`, `futex_flags`, …).
     pub op_flags: u32,
-    /// The index of a registered buffer. The runtime registers none.
+    /// The index of a registered buffer. All registered buffers belong to the runtime, so this is
+    /// zero.
     pub buf_index: u16,
     /// The id of registered credentials. The runtime registers none.
     pub personality: u16,
@@ -163,8 +164,9 @@ impl Entry {
 /// - **One result.** The operation is not a multishot operation. It may have one notification after
 ///   its result, like `SEND_ZC`: the future is then ready after the notification.
 /// - **Nothing else.** The operation changes neither the ring nor other operations: it does not
-///   cancel, remove or update operations that it did not start, does not use the buffer groups or
-///   registered files of the ring, and sends no messages to the ring (`MSG_RING`).
+///   cancel, remove or update operations that it did not start, does not use the buffer groups,
+///   registered buffers or registered files of the ring, and sends no messages to the ring
+///   (`MSG_RING`).
 ///
 /// The runtime guarantees that it calls `entry` at most once, and `complete` at most once, after
 /// the kernel's last use of the memory. If the runtime cannot find out whether that time has come
@@ -179,9 +181,9 @@ pub unsafe trait Operation: 'static {
 
     /// Converts the result of the completion: a number that is not negative, or the error.
     ///
-    /// It is also called, and its result dropped, if the future was dropped before. So a result
-    /// that is a descriptor is not lost if the output owns it (`OwnedFd`). The error is
-    /// `ECANCELED` if the operation was cancelled before it did anything.
+    /// It is also called, and its output dropped, if the future was dropped before, and if the
+    /// runtime has ended before. So a result that is a descriptor is not lost if the output owns it
+    /// (`OwnedFd`). The error is `ECANCELED` if the operation was cancelled before it did anything.
     fn complete(self, result: io::Result<u32>) -> Self::Output;
 }
 
@@ -196,7 +198,8 @@ pub unsafe trait Operation: 'static {
 /// # Errors
 /// [`Operation::complete`] gets the errors. In addition to those of the kernel: `Unsupported` on
 /// epoll, on a locked-down ring, under a simulated kernel, and if the kernel's io_uring does not
-/// have the operation. An error outside a runtime, or if the runtime ends first.
+/// have the operation. An error outside a runtime. If the runtime ends first, the operation is
+/// cancelled.
 pub fn submit<O: Operation>(operation: O) -> Submitted<O> {
     Submitted(SubmittedState::New(operation))
 }
@@ -310,7 +313,7 @@ impl<O: Operation> Future for Submitted<O> {
                 let polled = inner.custom_ops.poll(&mut inner.state, *slot, cx);
                 ready!(polled).map_err(io::Error::from)
             }
-            Err(error) if core.is_over() => Err(error),
+            Err(_) if core.is_over() => core.take_ended_op(*slot).map_err(io::Error::from),
             // The kernel may still use the memory, and no event will arrive.
             Err(_) => return Poll::Pending,
         };
@@ -333,7 +336,7 @@ impl<O: Operation> Drop for Submitted<O> {
                 let inner = &mut *inner;
                 inner.custom_ops.abandon(&mut inner.state, slot, Box::new(held));
             }
-            Err(_) if core.is_over() => drop(held),
+            Err(_) if core.is_over() => drop(Box::new(held).end(core.take_ended_op(slot))),
             // A forked child, or a runtime with operations still in flight: the kernel may still
             // use the memory.
             Err(_) => mem::forget(held),

@@ -25,6 +25,7 @@ use crate::tasks::remote::Remote;
 use crate::timers::HostClock;
 use annulus_driver::{BufferRegistry, Counters, PoolSize};
 use annulus_kernel::{Fd, Kernel, Linux, Mapping, named};
+use rustix::io::Errno;
 use std::cell::{Cell, RefCell, RefMut};
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
@@ -88,6 +89,8 @@ pub(crate) struct Core {
     /// Accepted file writes whose tasks were dropped by the end of the runtime; they are completed
     /// within the shutdown timeout.
     pub(super) last_writes: LastWrites,
+    /// The results of operations whose futures have outlived the runtime.
+    pub(super) ended_ops: RefCell<CustomOps>,
     pub(crate) blocking: Blocking,
     /// Detects a forked child, in which the runtime must not be used.
     guard: ForkGuard,
@@ -140,6 +143,7 @@ impl Core {
             blocking,
             kept: RefCell::default(),
             last_writes: LastWrites::default(),
+            ended_ops: RefCell::default(),
             guard,
             host: Host::default(),
             simulated_signals: SimulatedSignals::default(),
@@ -274,6 +278,12 @@ impl Core {
     /// a forked child.
     pub(crate) fn is_over(&self) -> bool {
         self.over.get() && self.in_owner_process()
+    }
+
+    /// Returns the result of an operation that a program defines, once the runtime
+    /// [is over](Self::is_over).
+    pub(crate) fn take_ended_op(&self, slot: u32) -> Result<u32, Errno> {
+        self.ended_ops.borrow_mut().take_ended(slot)
     }
 
     /// Runs a part of the loop that calls no foreign code. A panic in it is a bug and makes the

@@ -9,6 +9,7 @@
 
 use super::core::{Core, Inner};
 use crate::runtime::current;
+use crate::slots::custom_ops::CustomOps;
 use crate::slots::loop_state::KernelHeld;
 use crate::tasks::RootWaker;
 use crate::timers::Instant;
@@ -66,7 +67,10 @@ impl Core {
         inside.stop_everything();
         let drained = self.reap(&mut inside, deadline) && self.check_not_broken().is_ok();
         self.kept.borrow_mut().extend(inside.state.take_kept());
-        self.over.set(inside.close(drained));
+        if let Some(ended_ops) = inside.close(drained) {
+            self.ended_ops.replace(ended_ops);
+            self.over.set(true);
+        }
     }
 
     /// Runs turns until everything queued has been sent or written, up to the deadline.
@@ -157,9 +161,9 @@ impl Inner {
 }
 
 impl KernelHeld<Inner> {
-    /// Closes the driver, and frees everything if the kernel certainly no longer uses it. Returns
-    /// true if the memory was freed.
-    fn close(mut self, drained: bool) -> bool {
+    /// Closes the driver. If the kernel certainly no longer uses the memory, frees everything except
+    /// the results of operations that programs define, and returns these.
+    fn close(mut self, drained: bool) -> Option<CustomOps> {
         mem::take(&mut self.state.deferred).discard();
         self.state.timers.drain().for_each(dispose);
         let pools = (self.state.driver.pool().clone(), self.state.driver.datagram_pool().cloned());
@@ -167,15 +171,15 @@ impl KernelHeld<Inner> {
         // SAFETY: operations refer to memory that stays held here, not in the driver, and the
         // driver is not used after this.
         let driver = unsafe { self.state.driver.take() };
-        let closed = driver.close();
-        let is_done = drained && closed.is_ok();
-        if is_done {
-            // SAFETY: every operation has had its terminal event, and closing the ring has
-            // unregistered the buffers.
-            let freed = unsafe { (self.open(), pools.open()) };
-            dispose(freed);
+        if driver.close().is_err() || !drained {
+            return None;
         }
-        is_done
+        let ended_ops = mem::take(&mut self.custom_ops);
+        // SAFETY: every operation has had its terminal event, and closing the ring has unregistered
+        // the buffers.
+        let freed = unsafe { (self.open(), pools.open()) };
+        dispose(freed);
+        Some(ended_ops)
     }
 }
 

@@ -129,6 +129,14 @@ impl CustomOps {
         }
     }
 
+    /// Returns the result of an operation and frees its slot, after the end of the runtime.
+    pub(crate) fn take_ended(&mut self, slot: u32) -> Result<u32, Errno> {
+        match self.0.remove(slot).state {
+            CustomOpState::Done(result) => result,
+            _ => unreachable!("an operation was in flight after the end of the runtime"),
+        }
+    }
+
     /// Adds to `waits` what the tasks of these slots wait for.
     pub(crate) fn add_waits(&mut self, waits: &mut Waits) {
         for CustomOp { opcode, state, .. } in self.0.values() {
