@@ -18,11 +18,13 @@ use compio::net::{TcpListener, TcpSocket, TcpStream};
 use compio::runtime::{Runtime, RuntimeBuilder};
 use compio::{runtime, time};
 use listen::Address;
-use peer_storage::log::{self, Append, INPUT, Outcome, Place, QUEUE, Records, Segments};
+use peer_storage::log::{
+    Answer, Append, DURABLE, INPUT, Place, Producer, QUEUE, Records, Segments,
+};
 use peer_storage::{
     BACKLOG, Block, Job, Kv, REQUEST, SHORTAGE, Task, announce, ended, ring, task, whole,
 };
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
 
 /// A block as memory for compio. All of it always counts as initialised.
 struct Memory(Box<Block>);
@@ -127,8 +129,6 @@ async fn connection(mut stream: TcpStream, file: File, kv: Rc<Kv>) -> io::Result
     }
 }
 
-type Answer = oneshot::Sender<Outcome>;
-
 async fn serve_log(place: Place) -> io::Result<()> {
     let (queue, appends) = mpsc::channel(QUEUE);
     runtime::spawn(async move {
@@ -140,15 +140,17 @@ async fn serve_log(place: Place) -> io::Result<()> {
     let listener = listener(place.address).await?;
     loop {
         match listener.accept().await {
-            Ok((stream, _)) => runtime::spawn(producer(stream, queue.clone())).detach(),
+            Ok((stream, _)) => {
+                runtime::spawn(producer(stream, Producer::new(queue.clone()))).detach()
+            }
             Err(_) => time::sleep(SHORTAGE).await,
         }
     }
 }
 
-async fn producer(mut stream: TcpStream, queue: mpsc::Sender<Append<Answer>>) -> io::Result<()> {
+async fn producer(mut stream: TcpStream, mut producer: Producer) -> io::Result<()> {
     stream.set_nodelay(true)?;
-    let (mut input, mut waiting, mut answers) = (Vec::with_capacity(INPUT), Vec::new(), Vec::new());
+    let (mut input, mut answers) = (Vec::with_capacity(INPUT), Vec::new());
     loop {
         if input.len() == input.capacity() {
             input.reserve(input.len());
@@ -158,17 +160,7 @@ async fn producer(mut stream: TcpStream, queue: mpsc::Sender<Append<Answer>>) ->
         if received? == 0 {
             return Ok(());
         }
-        let mut used = 0;
-        while let Some(request) = log::parse(&input[used..])? {
-            let (answer, answered) = oneshot::channel();
-            queue.send(request.append(answer)).await.map_err(Error::other)?;
-            waiting.push((request.producer, request.sequence, answered));
-            used += request.bytes;
-        }
-        input.drain(..used);
-        for (producer, sequence, answered) in waiting.drain(..) {
-            log::answer(&mut answers, producer, sequence, answered.await.map_err(Error::other)?);
-        }
+        producer.process(&mut input, &mut answers).await?;
         let BufResult(sent, bytes) = stream.write_all(answers).await;
         sent?;
         answers = bytes;
@@ -185,7 +177,9 @@ async fn write(
     while let Some(first) = queue.recv().await {
         let mut batch = records.batch(first, || queue.try_recv().ok());
         if let Some(path) = segments.next() {
-            file = Some(File::create(path).await?);
+            let mut options = OpenOptions::new();
+            let options = options.write(true).create(true).truncate(true).custom_flags(DURABLE);
+            file = Some(options.open(path).await?);
             segments.sync_names()?;
         }
         let file = file.as_mut().expect("the first batch creates a segment");
@@ -193,7 +187,6 @@ async fn write(
         if !bytes.is_empty() {
             let BufResult(written, bytes) = file.write_all_at(bytes, segments.end).await;
             written?;
-            file.sync_data().await?;
             segments.end += bytes.len() as u64;
         }
         for (answer, outcome) in batch.answers() {

@@ -12,14 +12,14 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use listen::Address;
-use peer_storage::log::{self, Append, INPUT, Outcome, Place, QUEUE, Records, Writer};
+use peer_storage::log::{Answer, Append, INPUT, Place, Producer, QUEUE, Records, Writer};
 use peer_storage::{
     BACKLOG, Block, Cache, Job, Kv, REQUEST, SHORTAGE, Task, announce, ended, must, task, whole,
 };
 use tokio::io::{AsyncReadExt, AsyncSeekExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::runtime::{Builder, Runtime};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
 use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time;
 
@@ -117,8 +117,6 @@ async fn connection(mut stream: TcpStream, file: Arc<File>, kv: Arc<Kv>) -> io::
     }
 }
 
-type Answer = oneshot::Sender<Outcome>;
-
 async fn serve_log(place: Place) -> io::Result<()> {
     let (queue, appends) = mpsc::channel(QUEUE);
     tokio::spawn(async {
@@ -129,27 +127,17 @@ async fn serve_log(place: Place) -> io::Result<()> {
     let listener = listener(place.address)?;
     loop {
         match listener.accept().await {
-            Ok((stream, _)) => drop(tokio::spawn(producer(stream, queue.clone()))),
+            Ok((stream, _)) => drop(tokio::spawn(producer(stream, Producer::new(queue.clone())))),
             Err(_) => time::sleep(SHORTAGE).await,
         }
     }
 }
 
-async fn producer(mut stream: TcpStream, queue: mpsc::Sender<Append<Answer>>) -> io::Result<()> {
+async fn producer(mut stream: TcpStream, mut producer: Producer) -> io::Result<()> {
     stream.set_nodelay(true)?;
-    let (mut input, mut waiting, mut answers) = (Vec::with_capacity(INPUT), Vec::new(), Vec::new());
+    let (mut input, mut answers) = (Vec::with_capacity(INPUT), Vec::new());
     while stream.read_buf(&mut input).await? > 0 {
-        let mut used = 0;
-        while let Some(request) = log::parse(&input[used..])? {
-            let (answer, answered) = oneshot::channel();
-            queue.send(request.append(answer)).await.map_err(Error::other)?;
-            waiting.push((request.producer, request.sequence, answered));
-            used += request.bytes;
-        }
-        input.drain(..used);
-        for (producer, sequence, answered) in waiting.drain(..) {
-            log::answer(&mut answers, producer, sequence, answered.await.map_err(Error::other)?);
-        }
+        producer.process(&mut input, &mut answers).await?;
         stream.write_all(&answers).await?;
         answers.clear();
     }
