@@ -64,8 +64,9 @@ def main():
     if not shutil.which("curl"):
         print("no curl: apt-get install curl", file=sys.stderr)
         return UNAVAILABLE
-    failed, available = False, True
-    for program in sorted(pathlib.Path(sys.argv[1]).iterdir()):
+    programs = sorted(pathlib.Path(sys.argv[1]).iterdir())
+    failed, available = not programs, True
+    for program in programs:
         plain_only = program.name in WITHOUT_TLS
         for service in (name for name in SERVICES if not (plain_only and name.startswith("https"))):
             only = HTTP1_ONLY.get(program.name, []) if service == "http1" else []

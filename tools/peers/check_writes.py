@@ -128,17 +128,22 @@ def main():
         return USAGE
     path = pathlib.Path(sys.argv[1])
     programs = sorted(path.iterdir()) if path.is_dir() else [path]
-    failed, available = False, True
+    failed, available = not programs, True
     for program in programs:
+        has_service = False
         for service in SERVICES:
             for driver in DRIVERS.get(program.name, (None,)):
                 why = check(program, service, driver)
                 if why is False:
                     continue
+                has_service = True
                 text = "ok" if why is None else "no: it cannot run here" if why is True else f"no: {why}"
                 print(" ".join([program.name, service, *filter(None, [driver])]), text)
                 failed |= isinstance(why, str)
                 available &= why is not True
+        if not has_service:
+            print(f"{program.name} no: it has none of the services {', '.join(SERVICES)}")
+            failed = True
     return 1 if failed else 0 if available else UNAVAILABLE
 
 
