@@ -1,5 +1,5 @@
 /* Functions shared by the C peers: failing with one line, the address argument, the listening socket, the announcement, the
-* descriptor limit, and memory for tables. */
+ * descriptor limit, and memory for tables. */
 #ifndef PEERS_LISTEN_H
 #define PEERS_LISTEN_H
 

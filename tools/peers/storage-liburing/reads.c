@@ -86,8 +86,9 @@ static void set_up(struct io_uring *ring)
     }
     if (error)
         fail("no ring", -error, 3);
-    if (io_uring_register_ring_fd(ring) < 0)
-        fail("cannot register the ring", errno, 3);
+    error = io_uring_register_ring_fd(ring);
+    if (error < 0)
+        fail("cannot register the ring", -error, 3);
 }
 
 /* The state of all reads: the ring, the memory and the file. */
@@ -210,25 +211,25 @@ static void prepare(struct reads *all, const char *site, const char *cache)
 int main(int count, char **arguments)
 {
     static struct reads all;
-    if (count < 3 || count > 4 || strcmp(arguments[1], "reads")) {
-        fprintf(stderr, "usage: storage-liburing reads SITE [fixed|fixed-file|fixed-buffers|turn]\n");
-        return 2;
-    }
     const char *mode = count == 4 ? arguments[3] : "";
     bool fixed = !strcmp(mode, "fixed");
     all.fixed_file = fixed || !strcmp(mode, "fixed-file");
     all.fixed_buffers = fixed || !strcmp(mode, "fixed-buffers");
     all.turn = !strcmp(mode, "turn");
-    if (*mode && !all.fixed_file && !all.fixed_buffers && !all.turn)
-        fail(mode, EINVAL, 2);
+    bool is_known = !*mode || all.fixed_file || all.fixed_buffers || all.turn;
+    if (count < 3 || count > 4 || strcmp(arguments[1], "reads") || !is_known) {
+        fprintf(stderr, "usage: storage-liburing reads SITE [fixed|fixed-file|fixed-buffers|turn]\n");
+        return 2;
+    }
     all.memory = aligned_alloc(BLOCK, (size_t)MAX_DEPTH * BLOCK);
     if (!all.memory)
         fail("no memory", ENOMEM, 1);
     memset(all.memory, 0, (size_t)MAX_DEPTH * BLOCK);
     set_up(&all.ring);
     struct iovec memory = {all.memory, (size_t)MAX_DEPTH * BLOCK};
-    if (all.fixed_buffers && io_uring_register_buffers(&all.ring, &memory, 1))
-        fail("cannot register buffers", ENOMEM, 3);
+    int error = all.fixed_buffers ? io_uring_register_buffers(&all.ring, &memory, 1) : 0;
+    if (error)
+        fail("cannot register buffers", -error, 3);
     char line[256], cache[16];
     unsigned depth;
     double seconds;
@@ -236,7 +237,7 @@ int main(int count, char **arguments)
         if (sscanf(line, "%15s %u %lf", cache, &depth, &seconds) != 3 || !depth || depth > MAX_DEPTH || seconds <= 0)
             fail(line, EINVAL, 2);
         prepare(&all, arguments[2], cache);
-        int error = all.fixed_file ? io_uring_register_files(&all.ring, &all.file, 1) : 0;
+        error = all.fixed_file ? io_uring_register_files(&all.ring, &all.file, 1) : 0;
         if (error)
             fail("cannot register a file", -error, 3);
         run(&all, depth, (uint64_t)(seconds * 1e9));

@@ -102,7 +102,7 @@ static void ring_push(struct ring *ring, struct sqe sqe)
 }
 
 /* An enter that is interrupted, short of memory or refused until completions are read is no failure: the next enter submits
-* the rest. */
+ * the rest. */
 static void ring_enter(struct ring *ring, unsigned wait)
 {
     store_release(ring->sq_tail, ring->tail);

@@ -95,8 +95,8 @@ static void release_sent(struct server *server, struct connection *c, uint32_t b
 }
 
 /* Closes a connection that has ended or failed, once nothing of it is in the kernel, in `sends` or in `arms`, and nothing is
-* left to send. The buffers of a failed connection are returned as soon as no send uses them, because other connections may
-* wait for them. */
+ * left to send. The buffers of a failed connection are returned as soon as no send uses them, because other connections may
+ * wait for them. */
 static void close_if_done(struct server *server, int fd)
 {
     struct connection *c = &server->connections[fd];
@@ -129,7 +129,7 @@ static void on_accept(struct server *server, const struct cqe *cqe)
 }
 
 /* For a slow reader, small pieces share a buffer. A piece that is larger or does not fit has its own, or moves to the heap if
-* less than a quarter of the buffers is free. */
+ * less than a quarter of the buffers is free. */
 static void on_bytes_blocked(struct pool *pool, struct connection *c, struct chunk *chunk)
 {
     if (queue_absorb(&c->queue, chunk->data, chunk->end))

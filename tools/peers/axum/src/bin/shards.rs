@@ -1,8 +1,7 @@
 //! axum on annulus with one runtime per core, with the server of `annulus_compat::tower`.
 
 use annulus::net::ListenOptions;
-use annulus::shards::{ShardedListener, Shards, Spread};
-use annulus::shards::cpus;
+use annulus::shards::{ShardedListener, Shards, Spread, cpus};
 use annulus::{DriverChoice, Runtime};
 use annulus_compat::tower::serve;
 use peer_axum::{Address, BACKLOG, announce, arguments, must, router};
