@@ -20,6 +20,7 @@ use annulus_lab::suite::SuiteReport;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use std::env;
+use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -162,7 +163,7 @@ pub(super) fn run(args: RunArgs) -> Result<ExitCode> {
         match subject::named(name, &options) {
             Ok(subject) => open.push(subject),
             Err(error) if names.len() == 1 || error.is::<UsageError>() => return Err(error),
-            Err(error) => failed.push(report_failure(name, &error)),
+            Err(error) => failed.push(report_failure(name, error)),
         }
     }
     let lock = RunLock::take()?;
@@ -252,9 +253,10 @@ fn note_resuming(directory: &Path) {
     note(format_args!("annulus: to resume, run the same command with --out {directory}"));
 }
 
-/// Prints why a comparison failed, and returns its name for the list of failed ones.
-fn report_failure(name: &str, error: &anyhow::Error) -> String {
-    note(format_args!("annulus: {name}: {error:#}"));
+/// Prints why a comparison or one of its slices failed, and returns its name for the list of failed
+/// ones.
+fn report_failure(name: &str, why: impl Display) -> String {
+    note(format_args!("annulus: {name}: {why:#}"));
     name.to_owned()
 }
 
@@ -278,10 +280,10 @@ fn measure_all(
         match measure((subject, &mut *output), directory, lock, (index + 1, of), later) {
             Ok(MeasureOutcome { failure, is_decided }) => {
                 decided |= is_decided;
-                failed.extend(failure.map(|_| name));
+                failed.extend(failure.map(|why| report_failure(&name, why)));
             }
             Err(error) if of == 1 || error.is::<UsageError>() => return Err(error),
-            Err(error) => failed.push(report_failure(&name, &error)),
+            Err(error) => failed.push(report_failure(&name, error)),
         }
         if lock.is_stopped() {
             break;

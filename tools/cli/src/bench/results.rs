@@ -3,11 +3,11 @@
 use super::sweep::sweep_text;
 use crate::text::{table, wrapped};
 use annulus_lab::bench::{
-    Arrivals, Bench, Cell, Column, Layout, Metric, NOT_MEASURED, Report, Role, Row, grouped,
-    range_names,
+    Arrivals, Bench, Cell, CellVerdict, Column, Layout, Metric, NOT_MEASURED, Report, Role, Row,
+    grouped, range_names,
 };
 use annulus_lab::environment::Environment;
-use annulus_load::stats::{Interval, Ratio};
+use annulus_load::stats::{Interval, Ratio, Verdict};
 
 /// Maximum length in characters of a baseline name in a column title.
 const MAX_BASELINE_COLUMNS: usize = 17;
@@ -41,7 +41,7 @@ pub(crate) fn report_text(report: &Report, is_verbose: bool) -> String {
 }
 
 /// Formats one row per contender and cell: the primary metric, and its ratio as a number and as a
-/// bar. Returns `None` if there is no primary metric or no result.
+/// bar. A void cell says why. Returns `None` if there is no primary metric or no result.
 fn ratios(report: &Report) -> Option<String> {
     let (metric, settings) = (report.settings.primary()?, &report.settings);
     let ratio = |row: &Row| row.figures.get(&metric.key).and_then(|figure| figure.ratio);
@@ -62,7 +62,8 @@ fn ratios(report: &Report) -> Option<String> {
         let absent = &settings.contenders.absent;
         lines.extend(absent.iter().map(|name| absent_row(name, 3)));
         let title = if settings.cells.len() > 1 { format!("{cell}\n") } else { String::new() };
-        title + &table(1, &lines)
+        let void = verdict(report, cell).filter(|found| found.verdict == Verdict::Void);
+        title + &table(1, &lines) + &void.map_or(String::new(), verdict_text)
     };
     (!report.results.is_empty()).then(|| settings.cells.iter().map(of_cell).collect())
 }
@@ -166,11 +167,18 @@ fn cells(report: &Report) -> String {
     cells
         .map(|Row { cell, .. }| {
             let rows: Vec<&Row> = report.rows().filter(|row| row.cell == *cell).collect();
-            let verdict = report.verdicts.iter().find(|verdict| verdict.cell == *cell);
-            let verdict = verdict.map_or(String::new(), |verdict| wrapped("→ ", &verdict.text));
+            let verdict = verdict(report, cell).map_or(String::new(), verdict_text);
             format!("\n{cell}\n{}{verdict}", cell_table(report, &rows))
         })
         .collect()
+}
+
+fn verdict<'a>(report: &'a Report, cell: &Cell) -> Option<&'a CellVerdict> {
+    report.verdicts.iter().find(|verdict| verdict.cell == *cell)
+}
+
+fn verdict_text(verdict: &CellVerdict) -> String {
+    wrapped("→ ", &verdict.text)
 }
 
 /// Formats one row per contender, with a column of failed slices if any failed.

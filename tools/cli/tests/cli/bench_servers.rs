@@ -189,6 +189,29 @@ fn server_that_dies_under_a_load_command_costs_one_slice() {
 }
 
 #[test]
+fn a_failed_comparison_says_why_in_the_terminal() {
+    let directory = Directory::new("why");
+    let second = "echo >$1.second\nexec ANNULUS echo --listen 127.0.0.1:$1\n";
+    let second = directory.write("second", second);
+    // The first three runs of the load are trials. Afterwards, the load of the second server fails.
+    let load = "echo run >>runs\n[ $(wc -l <runs) -le 3 ] || [ ! -e $1.second ] || exit 3\n\
+        ANNULUS load tcp://127.0.0.1:$1 -c 2 -d 0.1 --warm-up 0 >load.out || exit 4\n\
+        echo did 1000 a second\n";
+    let load = directory.write("load", load);
+    let (first, second) = (echo("127.0.0.1:{port}", ""), format!("sh {second} {{port}}"));
+    let load = format!("sh {load} {{port}} {{connections}}");
+    let load = [LOAD_COMMAND, &load, "--parse", "rate=did ([0-9]+)", "--duration", "0.1"];
+    let finished =
+        directory.run(&[&[&*first, &second], &load[..], &["--name", "one,two"]].concat());
+    assert_eq!(finished.code, Some(1), "{finished:?}");
+    let void = "→ void: two failed in 2 of 2 slices: ";
+    assert!(finished.stdout.contains(void), "{finished:?}");
+    for part in ["one+two: two failed in 2 slices at ", "exit status: 3", "failed: one+two"] {
+        assert!(finished.stderr.contains(part), "'{part}' is not in {finished:?}");
+    }
+}
+
+#[test]
 fn a_server_that_prints_without_end_is_measured() {
     let directory = Directory::new("prints");
     let server =

@@ -118,6 +118,7 @@ fn server_that_dies_in_the_sweep_breaks_the_limit_and_the_rest_is_measured() {
     let sweep = ["--sweep", "--limit", "p99<5s"];
     let finished = run(&scratch, &[&[&*first, server][..], &LOAD, &names, &sweep].concat());
     assert_eq!(finished.code, Some(1), "{finished:?}");
+    assert!(finished.stderr.contains("lives+dies: dies failed in "), "{finished:?}");
     assert!(finished.stderr.contains("failed: lives+dies"), "{finished:?}");
     let text = fs::read_to_string(scratch.path("results/lives+dies.jsonl")).unwrap();
     assert_eq!(slices(&text).len(), 3 * 3, "{text}");
