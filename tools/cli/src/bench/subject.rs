@@ -55,12 +55,10 @@ pub(super) fn named(word: &str, options: &Options) -> Result<Subject> {
         true => (stem(word)?, Description::read(Path::new(word))?),
         false => (word.to_owned(), Description::find(word).ok_or_else(|| unknown(word))?),
     };
-    let (mut setup, suite) = match described {
+    let (mut setup, mut suite) = match described {
         Description::Suite(suite) => {
             let mut run = suite::SuiteRun::new(&name, suite, options.suite_plan());
-            let mut setup = run.setup(catalogue()).with_context(|| format!("suite {name}"))?;
-            setup.select(&options.only)?;
-            run.shorten(&mut setup);
+            let setup = run.setup(catalogue()).with_context(|| format!("suite {name}"))?;
             (setup, Some(run))
         }
         Description::Comparison(comparison) => {
@@ -73,7 +71,7 @@ pub(super) fn named(word: &str, options: &Options) -> Result<Subject> {
             (setup, None)
         }
     };
-    options.adjust(&mut setup, suite.is_some())?;
+    options.adjust(&mut setup, suite.as_mut())?;
     Ok(Subject { name, setup, suite })
 }
 
@@ -96,17 +94,22 @@ pub(super) fn server_comparison(
 ) -> Result<Subject> {
     let mut setup = args.setup(names, options)?;
     let name = setup.plan.name.clone();
-    options.adjust(&mut setup, false)?;
+    options.adjust(&mut setup, None)?;
     Ok(Subject { name, setup, suite: None })
 }
 
 impl Options {
-    /// Applies the quick cells, the selection, the rounds and the precision. `has_rounds` is true
-    /// for a suite, whose rounds are already set.
-    fn adjust(&self, setup: &mut Setup, has_rounds: bool) -> Result<()> {
+    /// Applies the selection, the quick cells, the rounds and the precision. The rounds of a suite
+    /// are already set.
+    fn adjust(&self, setup: &mut Setup, suite: Option<&mut suite::SuiteRun>) -> Result<()> {
+        let has_rounds = suite.is_some();
         setup.select(&self.only)?;
+        if let Some(run) = suite {
+            run.shorten(setup);
+        }
         // A cell that was selected is measured even if a quick run would leave it out.
-        if self.quick && setup.loads.iter().any(|load| load.is_quick) {
+        let is_thinned = self.quick && !self.only.names_cells();
+        if is_thinned && setup.loads.iter().any(|load| load.is_quick) {
             setup.loads.retain(|load| load.is_quick);
         }
         let needed = rounds_for(shared_miss(setup.loads.len())) as u64;
@@ -142,4 +145,23 @@ impl Options {
 fn stem(path: &str) -> Result<String> {
     let stem = Path::new(path).file_stem().and_then(|stem| stem.to_str());
     Ok(stem.ok_or_else(|| UsageError(format!("'{path}' is not the path of a file")))?.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quick_run_measures_selected_cells_that_it_would_leave_out() {
+        let cells = |patterns: &[&str]| {
+            let only = Selection::new(patterns.iter().copied());
+            let cores = Cores { server: 0, load: 0 };
+            let options =
+                Options { quick: true, rounds: None, seed: 1, cores, precision: None, only };
+            named("arrival", &options).expect("the selection is invalid").setup.loads.len()
+        };
+        assert_eq!(cells(&[]), 5, "a quick run leaves out burst-4");
+        assert_eq!(cells(&["/burst-4x*", "/burst-16x*"]), 2);
+        assert_eq!(cells(&["/burst-4x*"]), 1);
+    }
 }

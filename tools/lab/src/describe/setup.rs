@@ -214,6 +214,11 @@ impl Selection {
         only
     }
 
+    /// Returns true if the selection has patterns for cells.
+    pub fn names_cells(&self) -> bool {
+        !self.cells.is_empty()
+    }
+
     fn has_contender(&self, name: &str) -> bool {
         self.contenders.is_empty() || self.contenders.iter().any(|pattern| matches(pattern, name))
     }
