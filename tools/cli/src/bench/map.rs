@@ -5,8 +5,8 @@ use super::measure::measure_rows;
 use super::subject::{self, Options, Subject};
 use crate::output::{self, Target, note};
 use crate::text::{table, wrapped};
-use annulus_lab::describe::{Description, Selection};
-use annulus_lab::map::{Map, MapMark, MapRow, MarkKind, RowDefinition};
+use annulus_lab::describe::Selection;
+use annulus_lab::map::{Map, MapRow, MarkKind, RowDefinition};
 use anyhow::{Context, Result};
 use clap::Args;
 use std::fs;
@@ -39,14 +39,15 @@ pub(super) struct MapArgs {
     #[arg(short, long)]
     quick: bool,
     /// How often to measure each contender in each cell [default: 15]
-    #[arg(short, long, value_name = "COUNT", conflicts_with = "from",
+    #[arg(short, long, value_name = "COUNT",
           value_parser = clap::value_parser!(u64).range(1..=100_000))]
     rounds: Option<u64>,
     /// Only the rows of these workloads [default: all]
     #[arg(long, value_name = "WORKLOAD,…", value_delimiter = ',')]
     rows: Vec<String>,
     /// Draw the results in this directory, and measure nothing
-    #[arg(long, value_name = "DIR", conflicts_with = "quick")]
+    #[arg(long, value_name = "DIR",
+          conflicts_with_all = ["quick", "rounds", "seed", "server_pin", "load_pin"])]
     from: Option<PathBuf>,
     /// The directory for the results; an interrupted run resumes there [default: a new one]
     #[arg(short, long, value_name = "DIR")]
@@ -111,8 +112,7 @@ pub(super) fn subjects(rows: &[RowDefinition], options: &Options) -> Result<Vec<
         let only = Selection::new(patterns.iter().map(String::as_str));
         subject::named(name, &Options { only, ..options.clone() })
     };
-    let known = |name: &str| Description::names().any(|known| known == name);
-    runs.iter().filter(|(name, _)| known(name)).map(subject).collect()
+    runs.iter().map(subject).collect()
 }
 
 /// Writes the picture and the JSON.
@@ -138,15 +138,8 @@ fn text(map: &Map) -> String {
 }
 
 fn row(row: &MapRow) -> Vec<String> {
-    let MapMark { cost, verdict, .. } = row.best();
-    let interval = cost.interval;
-    let interval = interval.map_or(String::new(), |of| format!(" [{:.2}, {:.2}]", of.low, of.high));
-    vec![
-        row.workload.clone(),
-        row.detail.clone(),
-        format!("{:.2}{interval}", cost.median),
-        verdict.to_string(),
-    ]
+    let best = row.best();
+    vec![row.workload.clone(), row.detail.clone(), best.shown_cost(), best.verdict.to_string()]
 }
 
 /// Formats our best contender of each row, and the ratios of the others that were measured.
@@ -191,6 +184,7 @@ fn ratio(row: &MapRow, kind: MarkKind) -> Option<String> {
 mod tests {
     use super::*;
     use annulus_lab::cores::Cores;
+    use std::collections::BTreeSet;
 
     fn options(quick: bool) -> Options {
         let cores = Cores { server: 0, load: 0 };
@@ -218,8 +212,17 @@ mod tests {
 
     #[test]
     fn rows_of_a_run_are_measured_together() {
-        let rows = RowDefinition::named(&["echo".into()]).expect("echo is a workload");
-        let subjects = subjects(&rows, &options(true)).expect("there are no comparisons");
-        assert_eq!((subjects.len(), subjects[0].setup.loads.len()), (1, rows.len()));
+        let rows = RowDefinition::all();
+        for quick in [false, true] {
+            let subjects = subjects(&rows, &options(quick)).expect("there are no comparisons");
+            for subject in &subjects {
+                let rows = rows.iter().filter(|row| row.run == subject.name);
+                let cells: BTreeSet<&String> = rows.map(|row| &row.cell).collect();
+                assert_eq!(subject.setup.loads.len(), cells.len(), "{}", subject.name);
+            }
+            let names: BTreeSet<&String> = subjects.iter().map(|subject| &subject.name).collect();
+            assert_eq!(names.len(), subjects.len(), "a run is measured twice: {names:?}");
+            assert_eq!(names, rows.iter().map(|row| &row.run).collect());
+        }
     }
 }

@@ -14,7 +14,7 @@ use crate::usage::UsageError;
 use annulus_lab::bench::Report;
 use annulus_lab::describe::{Description, Selection, Setup};
 use annulus_lab::distinct;
-use annulus_lab::results::{self, COMPRESSED_EXTENSION, EXTENSION, Results};
+use annulus_lab::results::{self, Results};
 use annulus_lab::scratch::Scratch;
 use annulus_lab::suite::SuiteReport;
 use anyhow::{Context, Result, bail};
@@ -310,11 +310,7 @@ fn measure(
     later: Duration,
 ) -> Result<MeasureOutcome> {
     let Subject { name, setup, mut suite } = subject;
-    // The extension is appended, because the name may contain dots.
-    let path =
-        [EXTENSION, COMPRESSED_EXTENSION].map(|ending| directory.join(format!("{name}.{ending}")));
-    let [plain, compressed] = path;
-    let path = if compressed.exists() { compressed } else { plain };
+    let path = results::path_of(directory, &name);
     let known = path.exists().then(|| Results::read(&path)).transpose()?;
     known.as_ref().map_or(Ok(()), |results| results.check_same_run(&setup))?;
     let is_finished = known.as_ref().is_some_and(Results::is_finished);

@@ -20,7 +20,7 @@ use serde::Serialize;
 
 use crate::bench::{CellVerdict, Report};
 use crate::environment::Environment;
-use crate::results::{COMPRESSED_EXTENSION, EXTENSION, Results};
+use crate::results::{self, Results};
 
 pub use drivers::DriverComparison;
 pub use rows::{MarkKind, RowDefinition, RowFigure};
@@ -90,11 +90,8 @@ impl Map {
     pub fn read(rows: &[RowDefinition], directory: &Path) -> Result<Map> {
         let mut runs = BTreeMap::new();
         for row in rows {
-            let paths = [EXTENSION, COMPRESSED_EXTENSION]
-                .map(|ending| directory.join(format!("{}.{ending}", row.run)));
-            if let Some(path) = paths.into_iter().find(|path| path.exists())
-                && !runs.contains_key(&row.run)
-            {
+            let path = results::path_of(directory, &row.run);
+            if path.exists() && !runs.contains_key(&row.run) {
                 runs.insert(row.run.clone(), Results::read(&path)?);
             }
         }
@@ -187,6 +184,16 @@ impl MapRow {
     /// Returns our best driver.
     pub fn best(&self) -> &MapMark {
         &self.marks[0]
+    }
+}
+
+impl MapMark {
+    /// Returns the cost with its interval as text.
+    pub fn shown_cost(&self) -> String {
+        let Ratio { median, interval } = self.cost;
+        let interval =
+            interval.map_or(String::new(), |of| format!(" [{:.2}, {:.2}]", of.low, of.high));
+        format!("{median:.2}{interval}")
     }
 }
 

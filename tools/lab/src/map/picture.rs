@@ -20,18 +20,8 @@ fn row(row: &MapRow) -> MarkRow {
     MarkRow {
         name: row.workload.clone(),
         detail: row.detail.clone(),
-        value: value(row.best()),
+        value: row.best().shown_cost(),
         marks: row.marks.iter().map(mark).collect(),
-    }
-}
-
-/// Returns a ratio with its interval as text.
-pub(super) fn value(mark: &MapMark) -> String {
-    match mark.cost.interval {
-        Some(interval) => {
-            format!("{:.2} [{:.2}, {:.2}]", mark.cost.median, interval.low, interval.high)
-        }
-        None => format!("{:.2}", mark.cost.median),
     }
 }
 

@@ -57,6 +57,15 @@ pub fn run_name(path: &Path) -> Option<&str> {
         .find_map(|ending| name.strip_suffix(ending)?.strip_suffix('.'))
 }
 
+/// Returns the path of the results of a run in a directory: the compressed file if it exists,
+/// otherwise the uncompressed one, which may be missing.
+pub fn path_of(directory: &Path, run: &str) -> PathBuf {
+    // The extension is appended, because the name may contain dots.
+    let [compressed, plain] =
+        [COMPRESSED_EXTENSION, EXTENSION].map(|ending| directory.join(format!("{run}.{ending}")));
+    if compressed.exists() { compressed } else { plain }
+}
+
 /// The results of a run so far.
 #[derive(Clone, Debug)]
 pub struct Results {
