@@ -116,6 +116,7 @@ mod tests {
     #[test]
     fn a_check_fails_if_one_server_fails_and_another_cannot_run_here() {
         if Step::new("python3", "--version").probe().is_none() {
+            assert!(!is_ci(), "the checks require python3, and CI must not skip this test");
             return;
         }
         let above = env::temp_dir().join(format!("annulus-xtask-peers-{}", std::process::id()));

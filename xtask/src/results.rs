@@ -201,10 +201,12 @@ impl Map {
         let json: Value = serde_json::from_str(&fs::read_to_string(out.join("map.json"))?)?;
         let sentences = json["sentences"].as_array().context("the map has no sentences")?;
         let sentences: Vec<&str> = sentences.iter().filter_map(Value::as_str).collect();
+        let drivers = json["drivers"]["sentence"].as_str();
+        let drivers = drivers.context("the map has no sentence about our drivers")?;
         Ok(Map {
             picture: fs::read_to_string(out.join("map.svg"))?,
             sentences: sentences.join("\n"),
-            drivers: json["drivers"]["sentence"].as_str().unwrap_or_default().to_owned(),
+            drivers: drivers.to_owned(),
         })
     }
 }

@@ -466,7 +466,7 @@ mod tests {
         Ok(Description::parse("small", text)?.comparison().expect("the file is a suite"))
     }
 
-    /// What [`SMALL`] has, and servers that read jobs have instead.
+    /// A part of [`SMALL`], and [`JOBS`], which servers that read jobs need instead.
     const JOBLESS: &str = "[[server]]\nname = \"b\"\naddress = \"127.0.0.1:80\"\n\
         [[load]]\nurl = \"http://127.0.0.1:{port}/\"\nconnections = [1, 50]\n";
     const JOBS: &str = "[[load]]\njob = \"go {seconds}\"\ndepth = 1\n";
