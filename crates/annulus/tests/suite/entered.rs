@@ -2,8 +2,9 @@
 
 use crate::common::touch;
 use annulus::net::{TcpListener, TcpStream, UdpSocket};
-use annulus::{DriverChoice, Runtime};
+use annulus::{DriverChoice, EnterGuard, Runtime};
 use annulus_skip::skip;
+use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
@@ -96,4 +97,19 @@ fn misuse_panics() {
         assert!(catch_unwind(AssertUnwindSafe(|| drop(outer))).is_err());
         drop(inner);
     });
+}
+
+thread_local! {
+    static KEPT: Cell<Option<EnterGuard>> = const { Cell::new(None) };
+}
+
+/// A panic in a destructor of thread-local data would abort the process.
+#[test]
+fn a_thread_may_end_with_its_guard() {
+    let thread = std::thread::spawn(|| {
+        // Initialised before the runtime's own thread-local data, so destroyed after it.
+        KEPT.set(None);
+        KEPT.set(Some(Runtime::new().unwrap().enter()));
+    });
+    thread.join().unwrap();
 }
