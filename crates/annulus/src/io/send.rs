@@ -255,6 +255,8 @@ macro_rules! forward {
     };
 }
 
+pub(super) use forward;
+
 impl<S: AsyncSend + ?Sized> AsyncSend for &mut S {
     forward!(this => **this);
 

@@ -1,7 +1,7 @@
 //! The two directions of any stream, for two tasks.
 
 use super::recv::AsyncRecv;
-use super::send::AsyncSend;
+use super::send::{AsyncSend, forward};
 use crate::bytes::chunk::Chunk;
 use crate::bytes::lease::Lease;
 use std::cell::RefCell;
@@ -15,15 +15,15 @@ const MAX_COPY_AHEAD_BYTES: usize = 8 * 1024;
 
 /// Splits any stream into its two directions, for two tasks.
 ///
-/// [`TcpStream::into_split`](crate::net::TcpStream::into_split) and the same method of `UnixStream` cost less:
-/// their halves show received bytes in place, and [`io::copy`](super::copy) moves them through the
-/// kernel. This function is for other streams, such as TLS sessions, and for code that is generic
-/// over streams.
+/// [`TcpStream::into_split`](crate::net::TcpStream::into_split) and the same method of `UnixStream`
+/// cost less: their halves show received bytes in place, and [`io::copy`](super::copy) moves them
+/// through the kernel. This function is for other streams, such as TLS sessions, and for code that
+/// is generic over streams.
 ///
 /// [`recv`](AsyncRecv::recv) and [`recv_exact`](AsyncRecv::recv_exact) of the reading half copy
-/// nothing. Methods that show bytes ([`fill_buf`](AsyncRecv::fill_buf), [`fill_at_least`](AsyncRecv::fill_at_least),
-/// [`read_line`](AsyncRecv::read_line), …) copy the bytes that they show once, because the other
-/// half may change the stream meanwhile.
+/// nothing. Methods that show bytes ([`fill_buf`](AsyncRecv::fill_buf),
+/// [`fill_at_least`](AsyncRecv::fill_at_least), [`read_line`](AsyncRecv::read_line), …) copy the
+/// bytes that they show once, because the other half may change the stream meanwhile.
 ///
 /// The stream is dropped with the second half. Dropping the writing half does not close its
 /// direction: call [`shutdown`](AsyncSend::shutdown) first.
@@ -32,7 +32,7 @@ const MAX_COPY_AHEAD_BYTES: usize = 8 * 1024;
 /// use annulus::io::{AsyncRecv, AsyncSend, AsyncStream, split};
 /// use annulus::net::UnixStream;
 ///
-/// /// Answers each line while it sends news.
+/// /// Greets the client while it counts the lines that arrive, and then sends the count.
 /// async fn serve(stream: impl AsyncStream + 'static) -> std::io::Result<()> {
 ///     let (reader, mut writer) = split(stream);
 ///     let reading = annulus::spawn(async move {
@@ -170,29 +170,7 @@ impl<S: AsyncRecv> AsyncRecv for ReadHalf<S> {
 }
 
 impl<S: AsyncSend> AsyncSend for WriteHalf<S> {
-    fn poll_write(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        self.stream.borrow_mut().poll_write(cx, bytes)
-    }
-
-    fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.stream.borrow_mut().poll_flush(cx)
-    }
-
-    fn poll_shutdown(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.stream.borrow_mut().poll_shutdown(cx)
-    }
-
-    fn poll_write_vectored(
-        &mut self,
-        cx: &mut Context<'_>,
-        slices: &[IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        self.stream.borrow_mut().poll_write_vectored(cx, slices)
-    }
-
-    fn poll_send(&mut self, cx: &mut Context<'_>, chunk: &mut Chunk) -> Poll<io::Result<()>> {
-        self.stream.borrow_mut().poll_send(cx, chunk)
-    }
+    forward!(this => this.stream.borrow_mut());
 }
 
 impl<S> fmt::Debug for ReadHalf<S> {
