@@ -108,13 +108,25 @@ impl DatagramSocket {
         cx: &Context<'_>,
     ) -> Poll<io::Result<ReceivedMessage>> {
         let Some(outcome) = self.take_next(shared, state, split) else {
-            let DeferredDrops { wakes, drops, .. } = &mut state.deferred;
-            self.rx.waiters.wait(wait, cx.waker(), wakes, drops);
-            self.list_recv(shared);
-            return Poll::Pending;
+            return self.wait_for_datagram(shared, state, wait, cx);
         };
         self.note_taken(state, wait);
         Poll::Ready(outcome)
+    }
+
+    /// Registers the task, which is woken by a datagram or an error, and starts receiving.
+    #[inline]
+    fn wait_for_datagram<T>(
+        &mut self,
+        shared: &mut DatagramResources,
+        state: &mut LoopState,
+        wait: Wait<'_>,
+        cx: &Context<'_>,
+    ) -> Poll<T> {
+        let DeferredDrops { wakes, drops, .. } = &mut state.deferred;
+        self.rx.waiters.wait(wait, cx.waker(), wakes, drops);
+        self.list_recv(shared);
+        Poll::Pending
     }
 
     /// Returns `Ready` once [`try_recv`](Self::try_recv) would return a datagram or an error.
@@ -127,10 +139,7 @@ impl DatagramSocket {
         if self.rx.available() > 0 {
             return Poll::Ready(Ok(()));
         }
-        let DeferredDrops { wakes, drops, .. } = &mut state.deferred;
-        self.rx.waiters.wait(Wait::Polling, cx.waker(), wakes, drops);
-        self.list_recv(shared);
-        Poll::Pending
+        self.wait_for_datagram(shared, state, Wait::Polling, cx)
     }
 
     /// Returns the next datagram, without waiting.
@@ -171,7 +180,7 @@ impl DatagramSocket {
     }
 
     /// Appends the next datagrams and their senders on an internet socket to a list: at least one,
-    /// and at most `limit` of those that have been received. Returns their number.
+    /// and at most `limit`, which is not 0, of those that have been received. Returns their number.
     ///
     /// # Errors
     /// See [`poll_recv_from`](Self::poll_recv_from), for the first datagram only: a later one whose
@@ -184,9 +193,6 @@ impl DatagramSocket {
         wait: Wait<'_>,
         cx: &Context<'_>,
     ) -> Poll<io::Result<usize>> {
-        if limit == 0 {
-            return Poll::Ready(Ok(0));
-        }
         datagrams.push(ready!(self.poll_recv_from(shared, state, wait, cx))?);
         let mut count = 1;
         while count < limit {
@@ -240,9 +246,7 @@ impl DatagramSocket {
         if let Some(outcome) = self.peek(shared, state, memory) {
             return Poll::Ready(outcome);
         }
-        let DeferredDrops { wakes, drops, .. } = &mut state.deferred;
-        self.rx.waiters.wait(Wait::Polling, cx.waker(), wakes, drops);
-        Poll::Pending
+        self.wait_for_datagram(shared, state, Wait::Polling, cx)
     }
 
     /// Returns the next message without taking it, or `None` if nothing has been received yet. It
