@@ -5,6 +5,7 @@ pub(crate) mod denied;
 pub(crate) mod foreign;
 pub(crate) mod fuse;
 pub(crate) mod host;
+pub(crate) mod piecewise;
 pub(crate) mod rerun;
 
 use annulus::io::AsyncRecv;

@@ -7,9 +7,9 @@ use annulus::net::TcpStream;
 use annulus::sim::{Link, Sim};
 use annulus::time::{Instant, sleep, timeout};
 use annulus::{Builder, Runtime, spawn};
+use common::piecewise::Piecewise;
 use common::{pair, pattern, receive};
 use std::io;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -22,33 +22,6 @@ fn simulate_on(link: Link, builder: Builder, program: impl AsyncFnOnce() -> io::
 
 fn simulate(program: impl AsyncFnOnce() -> io::Result<()>) {
     simulate_on(Link::default(), Runtime::builder(), program);
-}
-
-/// Wraps a stream so that the runtime does not recognise it as its own.
-struct Foreign(TcpStream);
-
-impl AsyncRecv for Foreign {
-    fn poll_fill_at_least(&mut self, cx: &mut Context<'_>, n: usize) -> Poll<io::Result<&[u8]>> {
-        self.0.poll_fill_at_least(cx, n)
-    }
-
-    fn consume(&mut self, n: usize) {
-        AsyncRecv::consume(&mut self.0, n);
-    }
-}
-
-impl AsyncSend for Foreign {
-    fn poll_write(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        self.0.poll_write(cx, bytes)
-    }
-
-    fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        AsyncSend::poll_flush(&mut self.0, cx)
-    }
-
-    fn poll_shutdown(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        AsyncSend::poll_shutdown(&mut self.0, cx)
-    }
 }
 
 /// The result of a copy, and when it ended.
@@ -104,7 +77,7 @@ fn messages_postpone_the_timeout() {
 
 #[test]
 fn messages_of_foreign_streams_postpone_the_timeout() {
-    simulate(|| messages_then_silence(Foreign));
+    simulate(|| messages_then_silence(|stream| Piecewise(stream, usize::MAX)));
 }
 
 #[test]

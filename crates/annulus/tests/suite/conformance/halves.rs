@@ -1,40 +1,12 @@
 //! `io::split`, on streams of this crate and on streams that the runtime does not know.
 
+use crate::common::piecewise::Piecewise;
 use crate::common::{pair, pattern, receive, touch};
 use annulus::io::{AsyncRecv, AsyncSend, split};
 use annulus::net::TcpStream;
 use annulus::spawn;
 use annulus::task::yield_now;
 use std::io;
-use std::task::{Context, Poll};
-
-/// Shows at most this many bytes at once.
-struct Piecewise(TcpStream, usize);
-
-impl AsyncRecv for Piecewise {
-    fn poll_fill_at_least(&mut self, cx: &mut Context<'_>, n: usize) -> Poll<io::Result<&[u8]>> {
-        let most = n.max(self.1);
-        self.0.poll_fill_at_least(cx, n).map_ok(|bytes| &bytes[..bytes.len().min(most)])
-    }
-
-    fn consume(&mut self, n: usize) {
-        AsyncRecv::consume(&mut self.0, n);
-    }
-}
-
-impl AsyncSend for Piecewise {
-    fn poll_write(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        self.0.poll_write(cx, bytes)
-    }
-
-    fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        AsyncSend::poll_flush(&mut self.0, cx)
-    }
-
-    fn poll_shutdown(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        AsyncSend::poll_shutdown(&mut self.0, cx)
-    }
-}
 
 /// Sends everything in one task, and receives it in another by each way to receive in turn.
 async fn both_ways<S: AsyncRecv + AsyncSend + 'static>(
@@ -135,9 +107,14 @@ pub(crate) async fn an_unsplit_stream_keeps_shown_bytes() -> io::Result<()> {
 pub(crate) async fn the_last_half_closes_the_stream() -> io::Result<()> {
     let (stream, mut peer) = pair().await?;
     let (mut reader, writer) = split(stream);
+    assert!(touch(peer.recv()).is_none(), "nothing was sent");
     drop(writer);
     peer.send("still received").await?;
     assert_eq!(&*reader.recv_exact(14).await?, b"still received");
+    // By now, the peer would have seen an end.
+    for _ in 0..10 {
+        yield_now().await;
+    }
     assert!(touch(peer.recv()).is_none(), "the stream has ended");
     drop(reader);
     assert!(peer.recv().await?.is_none());

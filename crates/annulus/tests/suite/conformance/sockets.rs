@@ -1,6 +1,6 @@
 //! TCP sockets that are configured before they listen or connect.
 
-use crate::common::{echo, own_address};
+use crate::common::{echo, own_address, touch};
 use annulus::net::{KeepAlive, TcpListener, TcpSocket, TcpStream};
 use annulus::spawn;
 use std::io::{self, ErrorKind};
@@ -95,7 +95,8 @@ pub(crate) async fn ipv6_socket_is_for_one_protocol_or_both() -> io::Result<()> 
     Ok(())
 }
 
-/// A dropped socket and a dropped connect free the address.
+/// A dropped socket and a dropped connect free the address. Sockets with `SO_REUSEADDR` could bind
+/// it even if they did not.
 pub(crate) async fn dropped_sockets_leave_nothing() -> io::Result<()> {
     let listener = TcpListener::bind(local())?;
     let socket = TcpSocket::new_v4()?;
@@ -103,16 +104,15 @@ pub(crate) async fn dropped_sockets_leave_nothing() -> io::Result<()> {
     let bound = socket.local_addr()?;
     drop(socket);
     let socket = TcpSocket::new_v4()?;
-    socket.set_reuse_address(true)?;
     socket.bind(bound)?;
-    assert!(crate::common::touch(socket.connect(listener.local_addr()?)).is_none());
+    // A reset leaves no connection in TIME_WAIT.
+    socket.set_linger(Some(Duration::ZERO))?;
+    assert!(touch(socket.connect(listener.local_addr()?)).is_none());
     for _ in 0..100 {
-        let socket = TcpSocket::new_v4()?;
-        socket.set_reuse_address(true)?;
-        if socket.bind(bound).is_ok() {
+        annulus::task::yield_now().await;
+        if TcpSocket::new_v4()?.bind(bound).is_ok() {
             return Ok(());
         }
-        annulus::task::yield_now().await;
     }
     panic!("the address of a dropped connect is still in use");
 }
