@@ -50,7 +50,7 @@
 //!   the runtime's buffers, which the kernel has filled. Dropping the lease returns the buffer. An
 //!   idle connection holds no buffer.
 //! - **Sending takes the bytes**: a lease, or any owned buffer. They are sent at the end of the
-//!   turn in one operation. Only many small chunks are copied, to send them together.
+//!   turn in one operation. Only small chunks are copied, to send them together.
 //! - **Operations belong to the socket, not to the future.** A `recv` or `accept` that loses a
 //!   `select!` can be dropped: the next call gets the bytes or the connection. Bytes that a `send`
 //!   has queued, usually at its first poll, are sent even if it is dropped.

@@ -231,8 +231,8 @@ impl TcpStream {
 
     /// Queues a chunk, which is a [`Lease`](crate::Lease) or any owned bytes, and sends all of it.
     /// The chunks of a turn are sent together. They are not copied, unless a copy costs less: for
-    /// chunks of up to 1 KiB behind at least two others, and for chunks of up to 8 KiB while the
-    /// peer makes no room.
+    /// neighbours of up to 1 KiB each in the queue, and for chunks of up to 8 KiB while the peer
+    /// makes no room.
     ///
     /// Resolves once the queue is within the runtime's [unsent
     /// limit](crate::Builder::unsent_limit). The first poll usually queues the chunk, which is then

@@ -39,7 +39,8 @@ use std::time::Duration;
 /// # annulus::run(async {
 /// let socket = TcpSocket::new_v4()?;
 /// socket.set_reuse_address(true)?;
-/// socket.set_recv_buffer_size(64 * 1024)?; // Before the connection, so that the window can be as large.
+/// // TCP negotiates the scale of its window when it connects, so large buffers are set before.
+/// socket.set_recv_buffer_size(1 << 20)?;
 /// socket.bind("127.0.0.1:0".parse().unwrap())?;
 /// println!("{} bytes at {}", socket.recv_buffer_size()?, socket.local_addr()?);
 /// let listener = socket.listen(1024)?;
@@ -131,10 +132,8 @@ impl TcpSocket {
     pub async fn connect(self, address: SocketAddr) -> io::Result<TcpStream> {
         // A connect may fail at once every time, so a retry loop must use budget.
         consume_budget().await;
-        let checked = self.check_version(address);
-        let Self { core, handle, .. } = self;
-        let connected = match checked {
-            Ok(()) => connect_socket(&core, handle, address, None).await,
+        let connected = match self.check_version(address) {
+            Ok(()) => connect_socket(&self.core, self.handle, address, None).await,
             Err(error) => Err(error),
         };
         with_address(connected, address)
