@@ -85,7 +85,9 @@ pub(super) async fn drain(
     }
     connections.shutdown().await;
     if sessions.open() > 0 {
+        // Counted before they are reported: the callback may drop their streams.
+        sessions.cut_all();
         open.cut_upgraded(limit.unwrap_or(SESSION_WAIT));
-        sessions.cut_all().await;
+        sessions.all_tasks_dropped().await;
     }
 }

@@ -38,7 +38,9 @@ impl OpenCount {
     /// Fails the reads and writes of all upgraded connections, and reports each one. `limit` is
     /// the time that they had.
     pub(super) fn cut_upgraded(&self, limit: Duration) {
-        for open in std::mem::take(&mut *self.upgraded.borrow_mut()).into_values() {
+        // The map is not borrowed in the loop, because `report` may drop streams, and they remove
+        // themselves from it.
+        for open in self.upgraded.take().into_values() {
             if let Some(upgraded) = open.upgrade().as_ref().and_then(|open| open.upgraded.get()) {
                 upgraded.cut(limit);
             }

@@ -83,8 +83,8 @@ pub struct Sessions {
     session: Option<Arc<Session>>,
 }
 
-/// Shared by a server and its sessions. A request's extensions must be `Send`, but all of this is
-/// used on the server's thread.
+/// Shared by a server and its sessions. Atomic, because a request's extensions must be `Send`, and a
+/// program may spawn sessions on other threads.
 struct Server {
     stop: CancellationToken,
     /// Cancelled when the remaining sessions are cut.
@@ -107,11 +107,9 @@ impl Server {
     /// Waits until a count is zero.
     async fn until_zero(&self, count: &AtomicUsize) {
         poll_fn(|cx| {
-            if count.load(Relaxed) == 0 {
-                return Poll::Ready(());
-            }
+            // Registered before the check, because the last session may end on another thread.
             *self.waiter.lock().unwrap_or_else(PoisonError::into_inner) = Some(cx.waker().clone());
-            Poll::Pending
+            if count.load(Relaxed) == 0 { Poll::Ready(()) } else { Poll::Pending }
         })
         .await;
     }
@@ -235,10 +233,13 @@ impl Sessions {
         self.server.until_zero(&self.server.open_count).await;
     }
 
-    /// Counts the open sessions as cut, and waits until their tasks have been dropped.
-    pub(super) async fn cut_all(&self) {
+    /// Counts the open sessions as cut, and tells their tasks to drop themselves.
+    pub(super) fn cut_all(&self) {
         self.server.cut_count.fetch_add(self.open(), Relaxed);
         self.server.cut.cancel();
+    }
+
+    pub(super) async fn all_tasks_dropped(&self) {
         self.server.until_zero(&self.server.task_count).await;
     }
 }

@@ -23,8 +23,8 @@ pub type WebSocket = WebSocketStream<TokioIo<Upgraded>>;
 /// runtime and need not be `Send`, so they may use everything in annulus. A request that axum's
 /// extractor rejects gets axum's response; a request over HTTP/2 gets 505 with the reason.
 ///
-/// An idle session holds about 8 KiB of memory, mostly its read buffer of 4 KiB and its task. Messages
-/// may be larger than the buffer.
+/// An idle session holds about 8 KiB of memory, mostly its read buffer of 4 KiB and its task.
+/// Messages may be larger than the buffer.
 ///
 /// ```
 /// use annulus_compat::tower::WebSocketUpgrade;
@@ -100,7 +100,8 @@ impl WebSocketUpgrade {
     }
 
     /// Sets how many bytes may be waiting to be written before sending fails. It must exceed the
-    /// [write buffer](Self::write_buffer_size). There is no limit by default.
+    /// [write buffer](Self::write_buffer_size), or [`on_upgrade`](Self::on_upgrade) panics. There
+    /// is no limit by default.
     pub fn max_write_buffer_size(mut self, bytes: usize) -> Self {
         self.config.max_write_buffer_size = bytes;
         self
@@ -172,10 +173,21 @@ impl WebSocketUpgrade {
     ///
     /// A graceful shutdown of [`Serve`](super::Serve) waits for the session within
     /// [`drain_timeout`](super::Serve::drain_timeout), and then drops it.
+    ///
+    /// # Panics
+    /// Panics if [`max_write_buffer_size`](Self::max_write_buffer_size) does not exceed
+    /// [`write_buffer_size`](Self::write_buffer_size), and outside a runtime.
     pub fn on_upgrade<F>(self, session: impl FnOnce(WebSocket) -> F + 'static) -> Response
     where
         F: Future<Output = ()> + 'static,
     {
+        // tungstenite checks the same, but only in the session, after the client got its response.
+        let WebSocketConfig { write_buffer_size, max_write_buffer_size, .. } = self.config;
+        assert!(
+            max_write_buffer_size > write_buffer_size,
+            "max_write_buffer_size is {max_write_buffer_size}, but it must exceed \
+             write_buffer_size, which is {write_buffer_size}"
+        );
         self.sessions.spawn(async move {
             if let Ok(upgraded) = self.upgrade.await {
                 let stream = TokioIo::new(upgraded);

@@ -2,12 +2,14 @@
 
 use super::limits::about;
 use crate::tower::*;
+use annulus::io::AsyncRecv;
 use annulus_compat::SendStream;
 use annulus_compat::tower::{Sessions, WebSocketUpgrade};
 use axum::routing::any;
 use futures_util::future::{Either, select};
 use hyper_util::rt::TokioIo;
 use std::pin::pin;
+use std::sync::{Arc, Mutex};
 use tokio::io::AsyncReadExt;
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::protocol::CloseFrame;
@@ -59,9 +61,28 @@ async fn unknown_task(mut request: axum::extract::Request) -> Response {
         let ended = stream.read(&mut [0]).await;
         sender.unwrap().send(ended.map_err(|error| (error.kind(), error.to_string()))).unwrap();
     });
+    switching_protocols()
+}
+
+fn switching_protocols() -> Response {
     let headers = [("connection", "upgrade"), ("upgrade", "websocket")];
     let key = [("sec-websocket-accept", "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=")];
     axum::response::IntoResponse::into_response((StatusCode::SWITCHING_PROTOCOLS, headers, key))
+}
+
+/// Streams of upgraded connections that no task reads.
+type Streams = Arc<Mutex<Vec<hyper::upgrade::Upgraded>>>;
+
+async fn keep_stream(
+    Extension(streams): Extension<Streams>,
+    mut request: axum::extract::Request,
+) -> Response {
+    let upgraded = hyper::upgrade::on(&mut request);
+    annulus::spawn(async move {
+        let stream = upgraded.await.unwrap();
+        streams.lock().unwrap().push(stream);
+    });
+    switching_protocols()
 }
 
 struct Server {
@@ -70,13 +91,26 @@ struct Server {
 }
 
 fn start_server(address: &str, drain: Option<Duration>, router: Router) -> Server {
+    start_with(address, drain, router, || {})
+}
+
+/// `on_error` is called after each error has been recorded.
+fn start_with(
+    address: &str,
+    drain: Option<Duration>,
+    router: Router,
+    on_error: impl Fn() + 'static,
+) -> Server {
     let listener = TcpListener::bind(address).unwrap();
     let address = listener.local_addr().unwrap();
     let (stop, errors) = (CancellationToken::new(), Rc::new(RefCell::new(Vec::new())));
     let reported = errors.clone();
     let mut server = serve(listener, router)
         .with_graceful_shutdown(stop.clone().cancelled_owned())
-        .on_error(move |error| reported.borrow_mut().push(chain(&error)));
+        .on_error(move |error| {
+            reported.borrow_mut().push(chain(&error));
+            on_error();
+        });
     if let Some(limit) = drain {
         server = server.drain_timeout(limit);
     }
@@ -88,6 +122,16 @@ fn start_server(address: &str, drain: Option<Duration>, router: Router) -> Serve
 async fn connect(address: SocketAddr) -> Result<Client, common::Failure> {
     let stream = SendStream::new(TcpStream::connect(address).await?);
     Ok(tokio_tungstenite::client_async(format!("ws://{address}/ws"), stream).await?.0)
+}
+
+/// Upgrades a connection without a WebSocket library.
+async fn upgrade(address: SocketAddr) -> Result<TcpStream, common::Failure> {
+    let mut client = TcpStream::connect(address).await?;
+    let request =
+        "GET /ws HTTP/1.1\r\nhost: x\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n";
+    client.send(request).await?;
+    while client.recv_until(b'\n', 1000).await?.expect("the head ended early").len() > 2 {}
+    Ok(client)
 }
 
 /// Opens sessions that are all known to the server.
@@ -199,18 +243,7 @@ fn stream_of_a_task_that_the_server_does_not_know_fails_when_it_is_cut() {
         let router = Router::new().route("/ws", any(unknown_task)).layer(Extension(sender.clone()));
         drop(sender);
         let server = start_server("10.0.0.1:80", Some(LIMIT), router);
-        let mut client = TcpStream::connect(server.running.address).await?;
-        client
-            .send(
-                "GET /ws HTTP/1.1\r\nhost: x\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n",
-            )
-            .await?;
-        loop {
-            let line = annulus::io::AsyncRecv::recv_until(&mut client, b'\n', 1000).await?;
-            if line.expect("the head ended early").len() == 2 {
-                break;
-            }
-        }
+        let _client = upgrade(server.running.address).await?;
         assert_eq!(server.sessions.open(), 1);
         let begun = Instant::now();
         server.running.stop.cancel();
@@ -222,6 +255,43 @@ fn stream_of_a_task_that_the_server_does_not_know_fails_when_it_is_cut() {
         assert!(about(30, begun.elapsed()), "{:?}", begun.elapsed());
         server.running.ended.await??;
         assert_eq!((server.sessions.open(), server.sessions.cut()), (0, 1));
+        Ok(())
+    });
+}
+
+#[test]
+fn error_callback_may_drop_the_streams_of_sessions() {
+    simulated(async |_| {
+        let streams = Streams::default();
+        let router = Router::new().route("/ws", any(keep_stream)).layer(Extension(streams.clone()));
+        let drop_all = move || drop(std::mem::take(&mut *streams.lock().unwrap()));
+        let server = start_with("10.0.0.1:80", Some(SECOND), router, drop_all);
+        let address = server.running.address;
+        let _clients = (upgrade(address).await?, upgrade(address).await?);
+        assert_eq!(server.sessions.open(), 2);
+        server.running.stop.cancel();
+        server.running.ended.await??;
+        assert_eq!((server.sessions.open(), server.sessions.cut()), (0, 2));
+        // The stream of the second session was dropped before its report.
+        assert_eq!(server.running.errors.borrow().len(), 1);
+        Ok(())
+    });
+}
+
+#[test]
+fn write_buffer_above_its_maximum_is_reported_before_the_upgrade() {
+    simulated(async |_| {
+        let small = async |upgrade: WebSocketUpgrade| {
+            let upgrade = upgrade.write_buffer_size(1000).max_write_buffer_size(1000);
+            upgrade.on_upgrade(async |_socket| {})
+        };
+        let server = start_server("10.0.0.1:80", None, Router::new().route("/ws", any(small)));
+        assert!(connect(server.running.address).await.is_err());
+        let errors = server.running.errors.borrow();
+        assert_eq!(errors.len(), 1);
+        let text =
+            "max_write_buffer_size is 1000, but it must exceed write_buffer_size, which is 1000";
+        assert!(errors[0].contains(text), "{errors:?}");
         Ok(())
     });
 }
