@@ -61,6 +61,8 @@ impl Framing {
                     _ => return Err(Refusal::BAD_REQUEST),
                 }
             }
+            // httparse takes a line without a digit for the last chunk.
+            (_, [first, ..]) if !first.is_ascii_hexdigit() => return Err(Refusal::BAD_REQUEST),
             _ => match httparse::parse_chunk_size(received) {
                 Ok(Status::Complete((length, 0))) => (length, Self::Trailers),
                 Ok(Status::Complete((length, size))) => (length, Self::ChunkData(size)),

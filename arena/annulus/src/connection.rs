@@ -171,6 +171,8 @@ mod tests {
             (format!("{post}Content-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n"), 400),
             (format!("{post}Transfer-Encoding: gzip, chunked\r\n\r\n"), 501),
             (format!("{post}Transfer-Encoding: chunked\r\n\r\nz\r\n"), 400),
+            (format!("{post}Transfer-Encoding: chunked\r\n\r\n\r\n\r\n"), 400),
+            (format!("{post}Transfer-Encoding: chunked\r\n\r\n;x=y\r\n\r\n"), 400),
             (format!("{post}Transfer-Encoding: chunked\r\n\r\n1\r\n200\r\n"), 400),
             (format!("{post}Content-Length: 100\r\n\r\n{}", "1".repeat(100)), 413),
             (format!("GET /{} HTTP/1.1\r\n", "a".repeat(20_000)), 431),
