@@ -155,10 +155,7 @@ impl ServerArgs {
 
     fn contenders(&self, servers: &[String]) -> Result<Vec<Contender>> {
         let mut contenders = match self.cores.is_empty() {
-            true => {
-                let contenders = servers.iter().map(|text| Contender::of_text(text));
-                contenders.collect::<Result<Vec<_>>>()?
-            }
+            true => servers.iter().map(|text| without_cores(text)).collect::<Result<Vec<_>>>()?,
             false => on_cores(servers, &self.cores, online_cpus())?,
         };
         numbered(contenders.iter_mut().map(|one| &mut one.name));
@@ -231,12 +228,25 @@ pub(super) fn comparison_setup(comparison: Comparison, time: Duration, options: 
     comparison.setup(plan, time, options.cores, peers())
 }
 
+/// The placeholders that `--cores` replaces.
+const CORES_PLACEHOLDERS: [&str; 2] = ["{cores}", "{cpus}"];
+
+/// Returns a server. Placeholders that require `--cores` are refused.
+fn without_cores(server: &str) -> Result<Contender> {
+    // Double braces are a literal.
+    let is_used = |word: &&str| server.replace(&format!("{{{word}}}"), "").contains(*word);
+    if let Some(word) = CORES_PLACEHOLDERS.into_iter().find(is_used) {
+        bail!("{word} in '{server}' has no value: add the numbers of cores, such as --cores 1,2");
+    }
+    Contender::of_text(server)
+}
+
 /// Returns each server on each number of cores, named by that number.
 fn on_cores(servers: &[String], counts: &[u64], available: Option<u64>) -> Result<Vec<Contender>> {
     let mut contenders = Vec::new();
     for server in servers {
         ensure!(
-            ["{cores}", "{cpus}"].iter().any(|word| server.contains(word)),
+            CORES_PLACEHOLDERS.iter().any(|word| server.contains(word)),
             "'{server}' has neither {{cores}} nor {{cpus}}, so it would be the same on all of them: write for example \
              'taskset -c {{cpus}} my-server {{port}}'"
         );
@@ -312,6 +322,9 @@ mod tests {
         assert!(error.starts_with("'server {port}' has neither {cores} nor {cpus}"), "{error}");
         let error = names(&["server {port} {cores}"], &[9]).unwrap_err().to_string();
         assert_eq!(error, "--cores 9: this machine has 8 CPUs: leave it out");
+        let error = without_cores("taskset -c {cpus} a {port}").unwrap_err().to_string();
+        assert!(error.ends_with("has no value: add the numbers of cores, such as --cores 1,2"));
+        assert!(without_cores("a {{cores}} {port}").is_ok(), "double braces are a literal");
         assert!(online_cpus().is_some_and(|count| count > 0));
     }
 }
