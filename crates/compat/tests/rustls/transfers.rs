@@ -182,7 +182,7 @@ fn frames_may_span_records() {
             io::Result::Ok(client)
         });
         assert_eq!(server.fill_at_least(5).await?[..5], *b"abcde");
-        assert_eq!(server.fill_at_least(1).await?[..2], *b"ab", "peek consumed bytes");
+        assert_eq!(server.fill_at_least(1).await?[..2], *b"ab", "fill_at_least consumed bytes");
         server.consume(1);
         assert_eq!(*server.recv_exact(3).await?, *b"bcd");
         assert_eq!(server.recv_until(b'\n', 80).await?.as_deref(), Some(&b"efg\n"[..]));
@@ -191,7 +191,10 @@ fn frames_may_span_records() {
         server.fill_at_least(2).await?;
         assert_eq!(AsyncReadExt::read_to_string(&mut server, &mut text).await?, 9);
         assert_eq!(text, "rest\ntail");
-        assert!(server.fill_at_least(1).await?.is_empty(), "peek returned bytes after the end");
+        assert!(
+            server.fill_at_least(1).await?.is_empty(),
+            "fill_at_least returned bytes after the end"
+        );
         drop(sends.await??);
         Ok(())
     });
