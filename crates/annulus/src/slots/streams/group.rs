@@ -9,8 +9,8 @@ use std::io;
 
 impl Stream {
     /// Queues a chunk and returns true, unless the stream is slow: a send waits, and the unsent
-    /// bytes would exceed `limit` or have reached the stream's memory allowance. The chunk is never
-    /// copied, because all members of the group share its memory.
+    /// bytes would exceed `limit` or have reached the stream's memory allowance. The chunk is not
+    /// copied here, because all members of the group share its memory.
     ///
     /// # Errors
     /// The error of an earlier send, or `BrokenPipe` if the stream has been shut down.
