@@ -2,6 +2,15 @@
 //! mostly of the messages of `annulus`. The test is in this package because trybuild builds the
 //! dependencies of the package, and this one has few. `TRYBUILD=overwrite` rewrites the expected
 //! texts.
+//!
+//! Rust 1.95 does not allow more in two cases:
+//! - `file.read(buffer).await?` gets the text of the standard library's `Try`. Only the trait that
+//!   is missing can have `#[diagnostic::on_unimplemented]`; on a struct that replaces the tuple,
+//!   the compiler ignores it. The tuple at least shows both parts. `annulus::fs` and the guide
+//!   "Coming from tokio" say how to write the call.
+//! - If an argument of an `async fn` does not meet its bound, the compiler reports the argument,
+//!   the call and the `await`. It reports only the argument if the function returns a type that is
+//!   a `Future` without the bound, which an `async fn` cannot do.
 
 use annulus_skip::skip;
 use std::process::Command;

@@ -33,10 +33,13 @@ use std::ops::{Bound, Deref, DerefMut, RangeBounds};
 /// # Safety
 /// The first `bytes_init` bytes at `as_ptr` must be initialised, must not change while the value is
 /// not used, and must not move when the value is moved.
+// All implementations are `do_not_recommend`. Otherwise the compiler would show a few of them, or the
+// macro with most of them, after these notes.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be passed to a file: a write uses the bytes even after its future has been dropped",
     label = "not owned bytes",
-    note = "pass owned bytes, such as a `Vec<u8>`; they come back with the result: `let (result, bytes) = file.write(bytes).await;`"
+    note = "pass owned bytes, such as a `Vec<u8>`; they come back with the result: `let (result, bytes) = file.write(bytes).await;`",
+    note = "to keep borrowed bytes, pass a copy: `bytes.to_vec()`"
 )]
 pub unsafe trait IoBuf: Unpin + 'static {
     /// Returns a pointer to the first byte.
@@ -185,6 +188,7 @@ impl<B: IoBuf> Slice<B> {
 }
 
 // SAFETY: the slice is within the bounds of memory that fulfils the contract.
+#[diagnostic::do_not_recommend]
 unsafe impl<B: IoBuf> IoBuf for Slice<B> {
     fn as_ptr(&self) -> *const u8 {
         self.buf.as_ptr().wrapping_add(self.begin)

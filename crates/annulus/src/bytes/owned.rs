@@ -26,6 +26,7 @@ macro_rules! owned_bytes {
         // SAFETY: the bytes are on the heap, in a pool or static, so they do not move with the
         // handle. No safe code changes them while the handle is not used, not even through another
         // handle: they have no interior mutability, and shared bytes are never changed.
+        #[diagnostic::do_not_recommend]
         unsafe impl $crate::bytes::buf::IoBuf for $type {
             #[inline]
             fn as_ptr(&self) -> *const u8 {
@@ -82,6 +83,7 @@ impl<const N: usize> From<&'static [u8; N]> for Chunk {
 }
 
 // SAFETY: the bytes are static.
+#[diagnostic::do_not_recommend]
 unsafe impl<const N: usize> IoBuf for &'static [u8; N] {
     fn as_ptr(&self) -> *const u8 {
         self.as_slice().as_ptr()
@@ -95,6 +97,7 @@ unsafe impl<const N: usize> IoBuf for &'static [u8; N] {
 // SAFETY: the bytes of a chunk are on the heap, in a pool or static. They do not move with the
 // chunk, and do not change while the chunk is not used. Each type that becomes a chunk is an
 // `IoBuf`, or its `as_ref` is called once and the value is then only dropped.
+#[diagnostic::do_not_recommend]
 unsafe impl IoBuf for Chunk {
     fn as_ptr(&self) -> *const u8 {
         self.as_ref().as_ptr()

@@ -107,6 +107,7 @@ impl DerefMut for AlignedBuf {
 }
 
 // SAFETY: only this value owns the memory, which is on the heap and initialised.
+#[diagnostic::do_not_recommend]
 unsafe impl IoBuf for AlignedBuf {
     fn as_ptr(&self) -> *const u8 {
         self.start.as_ptr()

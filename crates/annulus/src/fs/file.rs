@@ -6,6 +6,7 @@ use super::metadata::{Metadata, Stat};
 use super::open::OpenOptions;
 use super::open_file::{AT_EMPTY_PATH, CursorGuard, OpenFile};
 use super::path::QuotedPath;
+use crate::bytes::thread_bound::stays;
 use crate::errors::with_text;
 use crate::file_policy::{CallKind, Class, DeviceId, Policy};
 use crate::tasks::consume_budget;
@@ -122,6 +123,8 @@ pub struct File {
     pub(super) append: bool,
     pub(super) policy: Policy,
 }
+
+stays!(Send File Sync File);
 
 impl File {
     pub(super) fn new(open: Rc<OpenFile>, device: DeviceId, flags: OFlags, policy: Policy) -> Self {
