@@ -11,7 +11,7 @@ use crate::slots::loop_state::{Recheck, RecheckQueue};
 use crate::stats::recorder::Recorder;
 use crate::tasks::RootWaker;
 use crate::tasks::remote::Remote;
-use crate::tasks::run_queue::{Probe, TurnState, Unmeasured};
+use crate::tasks::run_queue::{self, Probe, TurnState, Unmeasured};
 use crate::timers::TimerAction;
 use crate::unwind::wake_each;
 use annulus_driver::{Event, OpKind, Wait};
@@ -162,14 +162,14 @@ impl TurnState for Core {
         self.kernel.now()
     }
 
-    fn has_urgent_sends(&self) -> bool {
-        let Ok(inner) = self.borrow() else { return false };
+    fn max_polling(&self) -> Option<Duration> {
+        let inner = self.borrow().ok()?;
         // If many buffers are lent, run the tasks first: the next turn would receive more bytes,
         // and those receives would use heap memory.
         let pool = inner.state.driver.pool();
         let has_buffers = pool.lent() < pool.capacity() / 4;
         let (streams, datagrams) = (inner.streams.turn_lists(), inner.datagrams.turn_lists());
-        has_buffers && (streams.has_sends() || datagrams.has_sends())
+        has_buffers.then(|| run_queue::max_polling(streams.has_sends() || datagrams.has_sends()))
     }
 }
 

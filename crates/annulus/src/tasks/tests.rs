@@ -16,7 +16,7 @@ use std::task::{Wake, Waker};
 use std::thread;
 use std::time::Duration;
 
-/// A turn without sends, whose clock stands still.
+/// A turn whose clock stands still.
 struct Timeless;
 
 impl TurnState for Timeless {
@@ -24,8 +24,8 @@ impl TurnState for Timeless {
         Duration::ZERO
     }
 
-    fn has_urgent_sends(&self) -> bool {
-        false
+    fn max_polling(&self) -> Option<Duration> {
+        None
     }
 }
 

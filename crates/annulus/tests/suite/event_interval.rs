@@ -5,11 +5,13 @@ use crate::common;
 
 use annulus::net::UnixStream;
 use annulus::task::yield_now;
+use annulus::time::Instant;
 use annulus::{Builder, DriverChoice, Runtime, counters, spawn};
 use common::run_on;
 use std::cell::Cell;
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::rc::Rc;
+use std::time::Duration;
 use tokio::sync::mpsc;
 
 const ROUNDS: u32 = 1000;
@@ -87,6 +89,60 @@ fn a_task_that_is_always_ready_delays_events_by_the_interval() {
             let polls = polls_until_bytes_are_seen(builder.clone().event_interval(interval));
             assert!(polls <= 2 * interval + 10, "{polls} polls, at most {interval} between checks");
         }
+    }
+}
+
+/// Number of tasks that are always ready.
+const BUSY_TASKS: u32 = 400;
+
+/// The poll of a busy task in which bytes arrive, in the middle of the second round.
+const BYTES_ARRIVE_AT: u32 = BUSY_TASKS + BUSY_TASKS / 2;
+
+/// Returns how many polls of always-ready tasks, of 50 µs each, run before another task sees bytes
+/// that arrive while half of them have run.
+fn long_polls_until_bytes_are_seen(builder: Builder) -> u32 {
+    run_on(builder, async {
+        let (ours, mut remote) = std::os::unix::net::UnixStream::pair()?;
+        let mut stream = UnixStream::from_std(ours)?;
+        let receiver = spawn(async move {
+            for _ in 0..2 {
+                stream.recv().await?.ok_or(ErrorKind::UnexpectedEof)?;
+            }
+            std::io::Result::Ok(())
+        });
+        // Arms the receive.
+        remote.write_all(b"bytes")?;
+        while counters().expect("not in a runtime").enters < 3 {
+            yield_now().await;
+        }
+        let polls = Rc::new(Cell::new(0));
+        let remote = Rc::new(remote);
+        for _ in 0..BUSY_TASKS {
+            let (polls, remote) = (polls.clone(), remote.clone());
+            spawn(async move {
+                loop {
+                    polls.set(polls.get() + 1);
+                    if polls.get() == BYTES_ARRIVE_AT {
+                        (&*remote).write_all(b"bytes").expect("the socket is full");
+                    }
+                    let began = Instant::now();
+                    while began.elapsed() < Duration::from_micros(50) {
+                        std::hint::spin_loop();
+                    }
+                    yield_now().await;
+                }
+            });
+        }
+        receiver.await??;
+        Ok(polls.get() - BYTES_ARRIVE_AT)
+    })
+}
+
+#[test]
+fn an_event_waits_about_one_round_of_busy_tasks() {
+    for builder in builders() {
+        let polls = long_polls_until_bytes_are_seen(builder);
+        assert!(polls <= BUSY_TASKS + BUSY_TASKS / 4, "{polls} polls of {BUSY_TASKS} busy tasks");
     }
 }
 
