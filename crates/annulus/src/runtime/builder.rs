@@ -304,7 +304,7 @@ impl Builder {
     /// Sets the maximum number of task polls before the loop checks for events, while tasks are
     /// ready and nothing is queued for the kernel. 61 by default; at least 1. With a lower number
     /// events wait less, at the cost of more system calls. If more than 16 tasks are ready, the loop
-    /// also checks after about a millisecond. Queued operations, such as sends, start at the end of
+    /// also checks after about 250 µs. Queued operations, such as sends, start at the end of
     /// each turn in any case.
     pub fn event_interval(mut self, polls: u32) -> Self {
         self.event_interval = polls;
