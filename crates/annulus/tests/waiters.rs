@@ -436,6 +436,10 @@ proptest! {
     ) {
         let line = ChannelQueue::new(capacity);
         let mut waiting = VecDeque::new();
+        let take = || match line.try_pop() {
+            Poll::Ready(value) => value,
+            Poll::Pending => None,
+        };
         let (mut sent, mut got) = (0, Vec::new());
         for send in sends {
             if send {
@@ -443,7 +447,7 @@ proptest! {
                 waiting.back().unwrap().2.0.store(true, Ordering::Relaxed);
                 sent += 1;
             } else {
-                got.extend(line.pop());
+                got.extend(take());
             }
             waiting.retain_mut(|(value, id, flag)| {
                 let waker = Waker::from(flag.clone());
@@ -451,7 +455,7 @@ proptest! {
                 !flag.take() || line.poll_push(value, id, &cx) == Poll::Pending
             });
         }
-        got.extend(std::iter::from_fn(|| line.pop()));
+        got.extend(std::iter::from_fn(take));
         prop_assert!(got.iter().copied().eq(0..got.len()), "the senders were served out of order: {:?}", got);
         prop_assert!(got.len() == sent - waiting.len());
     }

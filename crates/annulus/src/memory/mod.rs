@@ -46,8 +46,8 @@ const LOWERED_BOUNDS: StreamBounds = StreamBounds { receive: 16 << 10, send: 4 <
 /// The bytes that a stream may hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct StreamBounds {
-    /// Undelivered bytes.
-    pub(crate) receive: u32,
+    /// Undelivered bytes; at most `i32::MAX`.
+    pub(crate) receive: usize,
     /// Queued and unsent bytes. Beyond this bound, a send waits.
     pub(crate) send: usize,
 }
@@ -178,7 +178,7 @@ impl Memory {
     fn set_bounds(&mut self) {
         let Self { most, allowance, .. } = *self;
         let bounds = if self.is_lowered { most.min(LOWERED_BOUNDS) } else { most };
-        self.recv_bound = bounds.receive;
+        self.recv_bound = bounds.receive as u32;
         self.send_bound = most.send.min(allowance);
         self.waiting_bound = bounds.send.min(allowance);
         self.much = if self.is_lowered || self.is_tight { 0 } else { self.mark + 1 };

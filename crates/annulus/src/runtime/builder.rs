@@ -201,7 +201,7 @@ impl Builder {
     /// sockets together hold more than 6 MiB, or half of the memory limit if that is less, the
     /// bound is at most 16 KiB until they hold much less. So many peers whose data is not read use
     /// little memory.
-    pub fn unread_limit(mut self, bytes: u32) -> Self {
+    pub fn unread_limit(mut self, bytes: usize) -> Self {
         self.stream_bounds.receive = bytes;
         self
     }
@@ -408,11 +408,12 @@ impl Builder {
     }
 
     /// Returns the driver's configuration. Buffers are no larger than the unread limit (rounded up
-    /// to whole pages), because a limited receive may still fill its last buffer.
+    /// to whole pages), because a limited receive may still fill its last buffer. The limit has been
+    /// [checked](Self::check).
     fn driver_config(&self) -> UringConfig {
         let mut config = self.config.clone();
-        config.pool.buffer =
-            config.pool.buffer.min(self.stream_bounds.receive.next_multiple_of(4096));
+        let limit = self.stream_bounds.receive.next_multiple_of(4096) as u32;
+        config.pool.buffer = config.pool.buffer.min(limit);
         config
     }
 
@@ -436,7 +437,7 @@ impl Builder {
                 self.slow_poll == Some(Duration::ZERO),
                 "slow_poll of 0 would count every poll as slow; use at least 1 ns, or measure(true)",
             ),
-            (bounds.receive > i32::MAX as u32, &above),
+            (bounds.receive > i32::MAX as usize, &above),
             (
                 bounds.receive == 0,
                 "unread_limit of 0 would stop all receiving; use at least 1 byte",

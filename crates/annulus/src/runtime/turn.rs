@@ -452,8 +452,8 @@ mod tests {
 
     #[test]
     fn unread_bytes_stay_within_their_limit() {
-        let bound = 64 * 1024;
-        let mut runtime = Runtime::builder().unread_limit(bound).build().unwrap();
+        let bound = 64 * 1024_u32;
+        let mut runtime = Runtime::builder().unread_limit(bound as usize).build().unwrap();
         let buffer = runtime.core().borrow().unwrap().state.driver.pool().buffer_size();
         let (mut stream, flooder) = runtime
             .block_on(async {

@@ -88,7 +88,8 @@ pub(crate) mod threads;
 
 pub use balance::{Balance, Balanced};
 pub use channel::{
-    Receiver, SendError, Sender, SenderToAll, Sending, TrySendError, channel, channel_to_all,
+    Receiver, SendError, Sender, SenderToAll, Sending, TryRecvError, TrySendError, channel,
+    channel_to_all,
 };
 pub use listener::{ShardListener, ShardedListener, Spread};
 pub use shard::{Pinning, Shard, cpus};

@@ -55,7 +55,7 @@ fn unread_bytes_are_bounded_and_none_is_lost() {
         let mut held = Vec::new();
         while got.len() < expected.len() {
             let lease = stream.recv().await?.unwrap();
-            assert!(lease.len() <= bound as usize);
+            assert!(lease.len() <= bound);
             got.extend_from_slice(&lease);
             // Holding the first 50 leases must not stop the stream from receiving.
             held.push(lease);

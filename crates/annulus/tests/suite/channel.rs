@@ -2,7 +2,7 @@
 
 use crate::common;
 
-use annulus::shards::{Receiver, SendError, ShardError, TrySendError, channel};
+use annulus::shards::{Receiver, SendError, ShardError, TryRecvError, TrySendError, channel};
 use annulus::spawn;
 use common::{drivers, run, touch};
 use std::future::{Future, pending};
@@ -65,7 +65,7 @@ fn threads_without_a_runtime_send_and_receive() {
             back.send(n + 1).await.unwrap();
         }
         let sum =
-            std::thread::spawn(move || std::iter::from_fn(|| answers.try_recv()).sum::<i32>());
+            std::thread::spawn(move || std::iter::from_fn(|| answers.try_recv().ok()).sum::<i32>());
         assert_eq!(sum.join().unwrap(), (1..=1000).sum());
         Ok(())
     });
@@ -84,8 +84,8 @@ fn a_full_channel_refuses_or_waits() {
         assert!(!waiting.is_finished());
         assert_eq!(receiver.recv().await, Some(1));
         waiting.await.unwrap().unwrap();
-        assert_eq!(receiver.try_recv(), Some(2));
-        assert_eq!(receiver.try_recv(), None);
+        assert_eq!(receiver.try_recv(), Ok(2));
+        assert_eq!(receiver.try_recv(), Err(TryRecvError::Empty));
         Ok(())
     });
 }
@@ -98,11 +98,11 @@ fn without_senders_the_rest_arrives_and_then_the_end() {
         let last = sender.clone();
         drop(sender);
         assert_eq!(receiver.recv().await, Some("left"));
-        let waiting = spawn(async move { receiver.recv().await });
+        let waiting = spawn(async move { (receiver.recv().await, receiver.try_recv()) });
         annulus::task::yield_now().await;
         assert!(!waiting.is_finished());
         drop(last);
-        assert_eq!(waiting.await.unwrap(), None);
+        assert_eq!(waiting.await.unwrap(), (None, Err(TryRecvError::Disconnected)));
         Ok(())
     });
 }

@@ -28,7 +28,7 @@ pub(crate) fn settings(rng: &mut Rng) -> (Builder, usize) {
     let (mut builder, mut most) = (Runtime::builder(), 400_000);
     if rng.bool() {
         let bound = *rng.choice(&[1, 100, 5000, 70_000]).expect("nothing to choose from");
-        (builder, most) = (builder.unread_limit(bound), most.min(bound as usize * 1000));
+        (builder, most) = (builder.unread_limit(bound), most.min(bound * 1000));
     }
     if rng.bool() {
         let bound = *rng.choice(&[1, 100, 5000, 70_000]).expect("nothing to choose from");

@@ -197,8 +197,15 @@ impl<T> Receiver<T> {
     }
 
     /// Returns the next value if one is available. Needs no runtime.
-    pub fn try_recv(&mut self) -> Option<T> {
-        self.queue.pop()
+    ///
+    /// # Errors
+    /// [`Empty`](TryRecvError::Empty) while a sender may still send;
+    /// [`Disconnected`](TryRecvError::Disconnected) where [`recv`](Self::recv) returns `None`.
+    pub fn try_recv(&mut self) -> Result<T, TryRecvError> {
+        match self.queue.try_pop() {
+            Poll::Ready(value) => value.ok_or(TryRecvError::Disconnected),
+            Poll::Pending => Err(TryRecvError::Empty),
+        }
     }
 }
 
@@ -311,6 +318,26 @@ impl<T> TrySendError<T> {
         }
     }
 }
+
+/// The error of [`Receiver::try_recv`](crate::shards::Receiver::try_recv), as in tokio.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TryRecvError {
+    /// The channel is empty, but has senders.
+    Empty,
+    /// All senders have been dropped, and every value has been received.
+    Disconnected,
+}
+
+impl fmt::Display for TryRecvError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Empty => "the channel is empty",
+            Self::Disconnected => "the channel is empty, and its senders were dropped",
+        })
+    }
+}
+
+impl std::error::Error for TryRecvError {}
 
 impl<T> fmt::Display for SendError<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -107,13 +107,16 @@ impl<T> ChannelQueue<T> {
         dispose_each(waker);
     }
 
-    /// Returns the next value, if there is one.
-    pub(crate) fn pop(&self) -> Option<T> {
+    /// Returns the next value, or `Ready(None)` if there are neither values nor senders. Does not
+    /// register the caller.
+    pub(crate) fn try_pop(&self) -> Poll<Option<T>> {
         let mut state = self.lock();
-        if state.values.is_empty() {
-            state.poll_again();
+        if !state.values.is_empty() || state.senders == 0 {
+            return Poll::Ready(self.pop_and_wake(state));
         }
-        self.pop_and_wake(state)
+        state.poll_again();
+        self.unlock_and_wake(state, None);
+        Poll::Pending
     }
 
     /// Returns the next value, or `None` once there are neither values nor senders.

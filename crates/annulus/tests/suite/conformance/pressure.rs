@@ -52,7 +52,7 @@ pub(crate) async fn a_slow_reader_blocks_the_writer() -> io::Result<()> {
 const PAGE: u32 = 4096;
 
 pub(crate) fn pages(builder: Builder) -> Builder {
-    builder.unread_limit(PAGE).stream_buffer_size(PAGE).stream_buffer_count(64)
+    builder.unread_limit(PAGE as usize).stream_buffer_size(PAGE).stream_buffer_count(64)
 }
 
 /// Counts unread bytes with polls in a row, between which nothing can arrive.

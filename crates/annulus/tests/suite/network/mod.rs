@@ -440,8 +440,8 @@ async fn echoed_in_order(len: usize) -> io::Result<usize> {
 fn a_disturbed_proxy_loses_reorders_and_repeats_nothing() {
     let (mut whole, mut failed) = (0, 0);
     for seed in 0..8 {
-        let bounds: u32 = 2048 << (seed % 4);
-        let builder = Runtime::builder().unread_limit(bounds).unsent_limit(bounds as usize);
+        let bound = 2048 << (seed % 4);
+        let builder = Runtime::builder().unread_limit(bound).unsent_limit(bound);
         let network = Network::on(&Sim::builder(seed).build(), seed, builder);
         network.host("server", echo).unwrap();
         network.host("proxy", move || restless_proxy(seed)).unwrap();

@@ -66,7 +66,7 @@ pub(crate) struct Plan {
     profile: Profile,
     queues: (u32, u32),
     buffers: u32,
-    bounds: (u32, usize),
+    bounds: (usize, usize),
     busy_poll: Duration,
     /// Sends of at least this many bytes are zero-copy.
     zero_copy_threshold: Option<usize>,
