@@ -13,8 +13,14 @@ use regex_lite::{Captures, Regex};
 
 use crate::step::{Outcome, Step, root, target};
 
-/// The libraries whose API is listed.
-const LIBRARIES: [&str; 4] = ["annulus", "annulus-ring", "annulus-tokio", "annulus-load"];
+/// The libraries whose API is listed, and the manifests of their workspaces.
+const LIBRARIES: [(&str, &str); 5] = [
+    ("annulus", "Cargo.toml"),
+    ("annulus-ring", "Cargo.toml"),
+    ("annulus-tokio", "Cargo.toml"),
+    ("annulus-load", "Cargo.toml"),
+    ("annulus-compat", "crates/compat/Cargo.toml"),
+];
 /// The maximum number of differing lines shown per library.
 const MAX_DIFFERENCES: usize = 20;
 
@@ -24,10 +30,13 @@ pub(crate) fn run(write: bool) -> Outcome {
     let mut changed = Vec::new();
     let mut leaks = Vec::new();
     let mut repeated = Vec::new();
-    for library in LIBRARIES {
+    // The libraries are in the order of their dependencies.
+    let mut known = KnownPaths::new();
+    for (library, manifest) in LIBRARIES {
         let list = list_path(library);
-        let Interface { items, reexports, repeated: several } = interface(library, &rustdoc)?;
-        let (items, internal) = with_own_paths(library, &items, &reexports);
+        let Interface { items, paths, repeated: several } = interface(library, manifest, &rustdoc)?;
+        known.extend(paths);
+        let (items, internal) = with_public_paths(library, &items, &known);
         leaks.extend(internal);
         repeated.extend(several.into_iter().map(|lines| format!("{library}: {lines}")));
         match write {
@@ -66,24 +75,34 @@ struct Interface {
     /// and so are methods of traits that a type implements. Types of the standard library are
     /// written without their modules.
     items: BTreeSet<String>,
-    /// Types of our other crates that the library re-exports.
-    reexports: Reexports,
+    /// The public paths of its types, and of the types that it re-exports.
+    paths: KnownPaths,
     /// Items that can be reached by several paths, each with all of them.
     repeated: Vec<String>,
 }
 
+/// The paths by which users import types. The keys are the paths of their definitions, or the
+/// crates and names of re-exported types.
+type KnownPaths = BTreeMap<String, String>;
+
 /// Returns the interface of a library with all features.
-fn interface(library: &str, rustdoc: &Path) -> Result<Interface> {
-    let line = format!("rustdoc --quiet -p {library} --lib --all-features -- -Zunstable-options");
-    let step = Step::new("cargo", &line).argument("--output-format=json");
-    step.argument("--cap-lints=allow").env("RUSTDOC", &rustdoc.display().to_string()).run()?;
+fn interface(library: &str, manifest: &str, rustdoc: &Path) -> Result<Interface> {
+    let package = format!("--manifest-path {manifest} -p {library} --lib --all-features");
+    let step = Step::new("cargo", &format!("rustdoc --quiet {package} -- -Zunstable-options"));
+    let step = step.argument("--output-format=json").argument("--cap-lints=allow");
+    let step = step.env("CARGO_TARGET_DIR", &target().display().to_string());
+    step.env("RUSTDOC", &rustdoc.display().to_string()).run()?;
     let path = target().join("doc").join(format!("{}.json", library.replace('-', "_")));
     let json = serde_json::from_slice(&fs::read(&path)?)?;
     let builder = Builder::from_rustdoc_json(path).omit_blanket_impls(true);
     let api = builder.omit_auto_trait_impls(true).omit_auto_derived_impls(true).build()?;
     let (mut items, mut paths) = (BTreeSet::new(), BTreeMap::<u32, BTreeSet<String>>::new());
+    let mut known = KnownPaths::new();
     for item in api.items() {
         let line = without_std(&item.to_string());
+        if let (Some(path), Some(defined)) = (type_path(&line), defined_path(&json, item.id().0)) {
+            known.insert(defined, path);
+        }
         match item.parent_id().and_then(|parent| kind(&json, parent.0)) {
             // `impl TRAIT for TYPE` says it all, and the trait lists its methods.
             Some(Kind::TraitImpl) if is_function(&line) => continue,
@@ -96,7 +115,28 @@ fn interface(library: &str, rustdoc: &Path) -> Result<Interface> {
     }
     let several = paths.into_values().filter(|lines| lines.len() > 1);
     let repeated = several.map(|lines| lines.into_iter().collect::<Vec<_>>().join(", ")).collect();
-    Ok(Interface { items, reexports: reexports(&json), repeated })
+    for (krate, name) in reexports(&json) {
+        let end = format!("::{name}");
+        let mut used = items.iter().filter_map(|item| item.strip_prefix("pub use "));
+        if let Some(path) = used.find(|path| path.ends_with(&end)) {
+            known.insert(format!("{krate}::{name}"), path.to_owned());
+        }
+    }
+    Ok(Interface { items, paths: known, repeated })
+}
+
+/// Returns the path in the line of a type or trait.
+fn type_path(line: &str) -> Option<String> {
+    let pattern = Regex::new(r"\bpub (?:unsafe )?(?:struct|enum|union|trait|type) ([\w:]+)");
+    let found = pattern.expect("invalid pattern").captures(line)?;
+    Some(found[1].to_owned())
+}
+
+/// Returns the path at which an item is defined, from the output of rustdoc.
+fn defined_path(rustdoc: &serde_json::Value, id: u32) -> Option<String> {
+    let path = rustdoc["paths"][id.to_string()]["path"].as_array()?;
+    let parts: Vec<_> = path.iter().filter_map(serde_json::Value::as_str).collect();
+    Some(parts.join("::"))
 }
 
 /// The kinds of items whose children are treated differently.
@@ -137,22 +177,16 @@ fn reexports(rustdoc: &serde_json::Value) -> Reexports {
     parts.collect()
 }
 
-/// Replaces the paths of re-exported types with the paths that users import. Returns the items, and
-/// those that name a type of another of our crates that is not re-exported.
-fn with_own_paths(
+/// Replaces the paths of types of our other crates with the paths by which users import them.
+/// Returns the items, and those that name a type without such a path.
+fn with_public_paths(
     library: &str,
     items: &BTreeSet<String>,
-    reexports: &Reexports,
+    known: &KnownPaths,
 ) -> (BTreeSet<String>, Vec<String>) {
     let own = library.replace('-', "_");
-    let type_path = Regex::new(r"\b(annulus_\w+)::(?:[a-z_]\w*::)*([A-Z]\w*)");
+    let type_path = Regex::new(r"\b(annulus(?:_\w+)?)::(?:[a-z_]\w*::)*([A-Z]\w*)");
     let type_path = type_path.expect("invalid pattern");
-    let public_path = |name: &str| {
-        let end = format!("::{name}");
-        items
-            .iter()
-            .find_map(|item| item.strip_prefix("pub use ").filter(|path| path.ends_with(&end)))
-    };
     let mut leaks = Vec::new();
     let rewritten = items.iter().map(|item| {
         let line = type_path.replace_all(item, |found: &Captures<'_>| {
@@ -160,14 +194,11 @@ fn with_own_paths(
             if krate == own {
                 return whole.to_owned();
             }
-            let is_reexported = reexports.contains(&(krate.to_owned(), name.to_owned()));
-            match public_path(name).filter(|_| is_reexported) {
-                Some(path) => path.to_owned(),
-                None => {
-                    leaks.push(format!("{library}: {whole} in {item}"));
-                    whole.to_owned()
-                }
-            }
+            let path = known.get(whole).or_else(|| known.get(&format!("{krate}::{name}")));
+            path.cloned().unwrap_or_else(|| {
+                leaks.push(format!("{library}: {whole} in {item}"));
+                whole.to_owned()
+            })
         });
         line.into_owned()
     });
@@ -241,25 +272,36 @@ mod tests {
     }
 
     #[test]
-    fn types_of_other_crates_are_listed_as_reexported_or_reported() {
+    fn types_of_other_crates_are_listed_by_their_public_paths_or_reported() {
         let lines = [
-            "pub fn a::f(&annulus_b::x::Kind) -> annulus_b::y::Other",
+            "pub fn annulus_a::f(&annulus_b::x::Kind, annulus::y::z::Stream) -> annulus_b::y::Other",
             "pub fn annulus_a::g(annulus_a::Own)",
-            "pub use annulus_a::m::Kind",
         ];
+        let known = [
+            ("annulus_b::Kind", "annulus_a::m::Kind"),
+            ("annulus::y::z::Stream", "annulus::y::Stream"),
+        ];
+        let known = known.map(|(defined, public)| (defined.to_owned(), public.to_owned())).into();
         let items = lines.map(str::to_owned).into();
-        let rustdoc = serde_json::json!({
-            "index": { "1": { "inner": { "use": { "source": "annulus_b::Kind" } } }, "2": {} }
-        });
-        let (items, leaks) = with_own_paths("annulus-a", &items, &reexports(&rustdoc));
-        let listed = "pub fn a::f(&annulus_a::m::Kind) -> annulus_b::y::Other";
+        let (items, leaks) = with_public_paths("annulus-a", &items, &known);
+        let listed =
+            "pub fn annulus_a::f(&annulus_a::m::Kind, annulus::y::Stream) -> annulus_b::y::Other";
         assert!(items.contains(listed) && items.contains(lines[1]), "{items:?}");
         assert_eq!(leaks, [format!("annulus-a: annulus_b::y::Other in {}", lines[0])]);
     }
 
     #[test]
+    fn types_have_the_paths_of_their_definitions() {
+        let line = "#[non_exhaustive] pub enum annulus::io::Kind<T>";
+        assert_eq!(type_path(line).unwrap(), "annulus::io::Kind");
+        assert_eq!(type_path("pub fn annulus::io::f(annulus::io::Kind<T>)"), None);
+        let rustdoc = serde_json::json!({ "paths": { "7": { "path": ["annulus", "a", "Kind"] } } });
+        assert_eq!(defined_path(&rustdoc, 7).unwrap(), "annulus::a::Kind");
+    }
+
+    #[test]
     fn every_library_has_a_list() {
-        for library in LIBRARIES {
+        for (library, _) in LIBRARIES {
             let list = fs::read_to_string(list_path(library)).unwrap();
             assert!(list.contains("\npub fn "), "{library}");
         }
