@@ -4,7 +4,7 @@
 #[path = "../tests/suite/balance/skewed.rs"]
 mod skewed;
 
-use annulus::shards::Shards;
+use annulus::shards::{Pinning, Shards};
 use annulus::time::Instant;
 use skewed::skewed;
 use std::time::Duration;
@@ -21,7 +21,8 @@ fn main() {
         for balanced in [false, true] {
             let began = Instant::now();
             let is_enough = move |_| began.elapsed() > SLICE;
-            let (moves, mut took) = skewed(Shards::new(2), balanced, CLIENTS, WORK, is_enough);
+            let shards = Shards::new(2).pinning(Pinning::Each);
+            let (moves, mut took) = skewed(shards, balanced, CLIENTS, WORK, is_enough);
             let rate = took.len() as f64 / began.elapsed().as_secs_f64();
             took.sort_unstable();
             let [p50, p99] = [50, 99].map(|percent| took[took.len() * percent / 100]);

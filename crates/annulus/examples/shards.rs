@@ -23,7 +23,7 @@ fn main() -> io::Result<()> {
     let listener = ShardedListener::bind(address, &options, count, spread)?;
     eprintln!("listening on {}", listener.local_addr());
     annulus::shards(count, async |shard| {
-        eprintln!("shard {} on CPU {:?}: {}", shard.index(), shard.cpu(), shard.driver());
+        eprintln!("shard {}: {}", shard.index(), shard.driver());
         let mut listener = listener.open(&shard)?;
         let serves = async {
             while let Some((stream, _peer)) = listener.accept().await? {

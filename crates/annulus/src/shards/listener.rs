@@ -37,7 +37,8 @@ pub enum Spread {
     /// Each shard has a listener, and the kernel prefers the shard on the CPU that handles the
     /// connection's packets (`SO_INCOMING_CPU`, since Linux 6.2). If no shard runs on that CPU, or
     /// the kernel is older, the kernel chooses by hash. This suits network cards that spread their
-    /// queues over the shards' CPUs. On loopback, it follows the client's CPU.
+    /// queues over the shards' CPUs. On loopback, it follows the client's CPU. The shards must be
+    /// pinned: see [`Pinning`](super::Pinning).
     Cpu,
 }
 

@@ -16,8 +16,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::{fmt, io, iter, thread};
 
-/// Runs `main` on `count` threads, each pinned to a CPU, with a runtime of default settings. To
-/// change the settings, use [`Shards`].
+/// Runs `main` on `count` threads, each with a runtime of default settings. To change the settings,
+/// or to pin the threads to CPUs, use [`Shards`].
 ///
 /// ```
 /// let squares = annulus::shards(3, async |shard| std::io::Result::Ok(shard.index() * shard.index()));
@@ -47,13 +47,13 @@ pub struct Shards {
 }
 
 impl Shards {
-    /// Creates the settings for `count` shards with default runtimes, each pinned to a CPU.
+    /// Creates the settings for `count` shards with default runtimes, which are not pinned to CPUs.
     pub fn new(count: usize) -> Self {
         let make: Make = Box::new(|_| Runtime::builder());
         Self { count, pinning: Pinning::default(), make }
     }
 
-    /// Sets the CPUs that the shards run on. The default is [`Pinning::Each`].
+    /// Sets the CPUs that the shards run on. The default is [`Pinning::None`].
     pub fn pinning(mut self, pinning: Pinning) -> Self {
         self.pinning = pinning;
         self

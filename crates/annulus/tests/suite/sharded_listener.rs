@@ -139,7 +139,7 @@ fn the_shard_with_fewest_connections_gets_the_next() {
 fn the_kernel_spreads_and_every_client_is_served() {
     for spread in [Spread::Hash, Spread::Cpu] {
         for shards in drivers() {
-            serving(shards(3), &bind(3, spread), |address| {
+            serving(shards(3).pinning(Pinning::Each), &bind(3, spread), |address| {
                 let mut clients: Vec<_> = (0..60).map(|_| Client::connect(address)).collect();
                 clients.iter_mut().for_each(|client| client.says(b"hello"));
                 let counts = count(&clients, 3);
@@ -257,7 +257,7 @@ fn a_listener_is_opened_on_its_number_of_shards_once() {
     assert_eq!(count, "the listener was created for 2 shards but opened on 1");
     let twice = error(Shards::new(1), bind(1, Spread::Hash), 2);
     assert_eq!(twice, "shard 0 has already opened the listener");
-    let unpinned = error(Shards::new(1).pinning(Pinning::None), bind(1, Spread::Cpu), 1);
+    let unpinned = error(Shards::new(1), bind(1, Spread::Cpu), 1);
     assert!(unpinned.contains("is not pinned to one"), "{unpinned}");
     let none =
         ShardedListener::bind("127.0.0.1:0", &ListenOptions::new(), 0, Spread::Hash).unwrap_err();

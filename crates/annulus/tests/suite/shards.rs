@@ -26,9 +26,11 @@ fn on_each_driver(check: impl Fn(fn(usize) -> Shards)) {
 type Outcome<T> = Result<Vec<T>, ShardError<io::Error>>;
 
 #[test]
-fn each_runs_main_on_its_own_cpu() {
+fn pinned_shards_run_main_on_their_own_cpu() {
+    let before = cpus().unwrap();
     on_each_driver(|shards| {
-        let done: Outcome<_> = shards(3).run(async |shard: Shard| {
+        let shards = shards(3).pinning(Pinning::Each);
+        let done: Outcome<_> = shards.run(async |shard: Shard| {
             assert_eq!(shard.count(), 3);
             assert_eq!(cpus()?, [shard.cpu().expect("the shard is not pinned")]);
             Ok((shard.index(), thread::current().id()))
@@ -38,9 +40,14 @@ fn each_runs_main_on_its_own_cpu() {
         assert_eq!(done[0].1, thread::current().id(), "shard 0 does not run on the calling thread");
         assert!(done[1].1 != done[0].1 && done[2].1 != done[0].1 && done[1].1 != done[2].1);
     });
-    let before = cpus().unwrap();
-    annulus::shards(1, async |_| io::Result::Ok(())).unwrap();
     assert_eq!(cpus().unwrap(), before, "the caller did not get its CPUs back");
+}
+
+#[test]
+fn by_default_shards_may_run_on_every_cpu() {
+    let before = cpus().unwrap();
+    let used = annulus::shards(2, async |shard| io::Result::Ok((shard.cpu(), cpus()?)));
+    assert_eq!(used.unwrap(), [(None, before.clone()), (None, before)]);
 }
 
 #[test]
