@@ -16,7 +16,8 @@ use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
-use std::time::Duration;
+// As in `tokio::time`, so that ported programs find it.
+pub use std::time::Duration;
 use std::{fmt, io};
 
 // These functions are not in `timers`, because they use the runtime of the thread.
