@@ -4,9 +4,13 @@
 mod common;
 
 use annulus_driver::{MemoryOp, Op, OpKind, Wait};
+use annulus_kernel::file::OpenHow;
 use annulus_kernel::{Address, Fd, IoVec, MsgHeader};
+use annulus_ring::Entry;
+use annulus_ring::opcode::{self, Need};
+use annulus_skip::skip;
 use common::{
-    POOL_SIZE, fill, on_each_driver, own_address, owned, pair, pattern, read_later, write,
+    POOL_SIZE, Rig, fill, on_each_driver, own_address, owned, pair, pattern, read_later, write,
 };
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::Errno;
@@ -501,4 +505,49 @@ fn every_write_to_an_unread_eventfd_is_an_edge() {
         rig.cancel(token);
         assert_eq!(rig.event(token).result, Err(Errno::CANCELED));
     });
+}
+
+/// Returns an entry that opens the root directory with `O_PATH`.
+fn open_root() -> Entry {
+    static HOW: OpenHow = OpenHow { flags: 0o10_000_000, mode: 0, resolve: 0 };
+    Entry {
+        fd: -100,
+        addr: c"/".as_ptr() as u64,
+        len: size_of::<OpenHow>() as u32,
+        off: &raw const HOW as u64,
+        ..Entry::new(opcode::OPENAT2, Fd::NONE)
+    }
+}
+
+/// `IORING_OP_NOP128` and `IORING_OP_URING_CMD128`, with entries of 128 bytes (6.19).
+const LARGE: [u8; 2] = [63, 64];
+
+/// What code could try that has taken over a server which only echoes, and reaches its ring.
+#[test]
+fn the_ring_of_a_locked_down_server_opens_no_file_and_still_echoes() {
+    let (Some(mut free), Some(mut locked)) = (Rig::uring(), Rig::restricted()) else {
+        return skip!("io_uring is blocked here");
+    };
+    let opened = free.answer(open_root()).expect("an unrestricted ring opens no file");
+    free.close(owned(opened as RawFd));
+    let probe = annulus_ring::Ring::builder().build().unwrap().probe().unwrap();
+    let needed = |code| {
+        let row = opcode::operation(code);
+        row.is_some_and(|row| matches!(row.need, Need::Always | Need::Optional))
+    };
+    let (fd, peer) = pair();
+    let remote = owned(peer.as_raw_fd());
+    for round in 0..2 {
+        let send = MemoryOp::SendNow { fd, buffer: b"hello".as_ptr(), len: 5 };
+        locked.start_memory(OpKind::Send, send);
+        assert_eq!(locked.receive(remote, 5), b"hello", "round {round}");
+        assert_eq!(locked.answer(open_root()), Err(Errno::ACCESS));
+        for code in probe.supported().filter(|code| !needed(*code)) {
+            // The ring has no space for operations with large entries, whatever its restrictions.
+            let errno = if LARGE.contains(&code) { Errno::INVAL } else { Errno::ACCESS };
+            let refused = locked.answer(Entry::new(code, Fd::NONE));
+            assert_eq!(refused, Err(errno), "operation {code}");
+        }
+    }
+    locked.close(fd);
 }

@@ -56,6 +56,8 @@ pub enum Register {
     UnregisterRingFds = 21,
     BufferRing = 22,
     UnregisterBufferRing = 23,
+    /// Needs no ring (6.18).
+    Query = 35,
 }
 
 /// `struct io_sqring_offsets`: offsets in the mapping of the submission queue.

@@ -7,8 +7,9 @@ use crate::op;
 use crate::opcode::{self, Need, OPERATIONS, Operation};
 use crate::params::{KernelFeatures, SetupFlags};
 use crate::probe::Probe;
+use crate::query::Answers;
 use crate::ring::{Ring, Wait};
-use FeatureTest::{Bit, Flag, Opcode, Tried};
+use FeatureTest::{Bit, Flag, Known, Opcode, Registration, Tried, ZeroCopyReceive};
 use annulus_kernel::{Fd, Kernel, Linux};
 use std::rc::Rc;
 
@@ -19,6 +20,12 @@ enum FeatureTest {
     Bit(KernelFeatures),
     /// A set-up flag that the kernel accepted.
     Flag(SetupFlags),
+    /// A set-up flag that the kernel reports to know. Only kernels from 6.18 on report them.
+    Known(SetupFlags),
+    /// A registration (`IORING_REGISTER_*`) that the kernel reports to know.
+    Registration(u32),
+    /// A flag for registering a zero-copy receive (`ZCRX_REG_*`).
+    ZeroCopyReceive(u64),
     /// An operation in the probe.
     Opcode(u8),
     /// An entry without a file: it fails with EBADF if the kernel understands it, and with EINVAL
@@ -49,7 +56,7 @@ const fn operation_feature(name: &'static str, code: u8, buys: &'static str) -> 
 }
 
 /// The features, in the order of the kernels that introduced them.
-const FEATURES: [FeatureRow; 21] = [
+const FEATURES: [FeatureRow; 26] = [
     feature("fast poll", (5, 7), "sockets need no kernel worker", Bit(KernelFeatures::FAST_POLL)),
     feature("wait timeout", (5, 11), "a timer inside the wait", Bit(KernelFeatures::EXT_ARG)),
     feature("skipped completions", (5, 17), "fewer completions", Bit(KernelFeatures::CQE_SKIP)),
@@ -99,7 +106,42 @@ const FEATURES: [FeatureRow; 21] = [
         "multishot receives on streams, bounded",
         Tried(recv_limited),
     ),
+    feature(
+        "mixed completions",
+        (6, 18),
+        "large completions only where they are needed",
+        Known(SetupFlags::CQE_MIXED),
+    ),
+    feature(
+        "mixed entries",
+        (6, 19),
+        "large entries only where they are needed",
+        Known(SetupFlags::SQE_MIXED),
+    ),
+    feature(
+        "rewound submissions",
+        (7, 0),
+        "each turn writes the same few entries",
+        Known(SetupFlags::SQ_REWIND),
+    ),
+    feature(
+        "operation filters",
+        (7, 0),
+        "a policy that programs and their children inherit",
+        Registration(REGISTER_BPF_FILTER),
+    ),
+    feature(
+        "receive without a device",
+        (7, 1),
+        "zero-copy receive's interface without a NIC (copies)",
+        ZeroCopyReceive(ZCRX_REG_NODEV),
+    ),
 ];
+
+/// `IORING_REGISTER_BPF_FILTER`
+const REGISTER_BPF_FILTER: u32 = 37;
+/// `ZCRX_REG_NODEV`
+const ZCRX_REG_NODEV: u64 = 1 << 1;
 
 /// Returns true if an operation is listed as a feature or need not be: it is older than Linux 6.0,
 /// the oldest kernel whose io_uring annulus uses, or a system call can replace it.
@@ -181,9 +223,10 @@ impl Features {
     /// [`SetupError::Step`] if the kernel refuses a test.
     pub fn of(ring: &mut Ring) -> Result<Self, SetupError> {
         let probe = ring.probe().map_err(|e| SetupError::Step("probing the operations", e))?;
+        let answers = Answers::of(ring);
         let mut lines = Vec::with_capacity(FEATURES.len());
         for row in &FEATURES {
-            let present = has(ring, &probe, row.test)?;
+            let present = has(ring, &probe, &answers, row.test)?;
             lines.push(Feature { name: row.name, since: row.since, buys: row.buys, present });
         }
         Ok(Self { lines })
@@ -200,10 +243,18 @@ impl Features {
     }
 }
 
-fn has(ring: &mut Ring, probe: &Probe, test: FeatureTest) -> Result<bool, SetupError> {
+fn has(
+    ring: &mut Ring,
+    probe: &Probe,
+    answers: &Answers,
+    test: FeatureTest,
+) -> Result<bool, SetupError> {
     match test {
         Bit(bit) => Ok(ring.kernel_features().contains(bit)),
         Flag(flag) => Ok(ring.setup_flags().contains(flag)),
+        Known(flag) => Ok(answers.setup_flags().contains(flag)),
+        Registration(number) => Ok(answers.has_registration(number)),
+        ZeroCopyReceive(flag) => Ok(answers.receive_flags() & flag != 0),
         Opcode(code) => Ok(probe.has(code)),
         Tried(entry) => try_entry(ring, entry()),
     }

@@ -33,6 +33,7 @@ pub mod op;
 pub mod opcode;
 mod params;
 mod probe;
+mod query;
 mod restrictions;
 mod ring;
 

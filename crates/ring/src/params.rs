@@ -29,6 +29,12 @@ bitflags! {
         const DEFER_TASKRUN = 1 << 13;
         /// The submission queue has no index array (6.6).
         const NO_SQARRAY = 1 << 16;
+        /// Completions of 16 and of 32 bytes share the queue (6.18).
+        const CQE_MIXED = 1 << 18;
+        /// Entries of 64 and of 128 bytes share the queue (6.19).
+        const SQE_MIXED = 1 << 19;
+        /// Each enter submits from the first slot of the queue (7.0).
+        const SQ_REWIND = 1 << 20;
         const _ = !0;
     }
 }

@@ -11,7 +11,8 @@ use crate::memory::{MappedArea, RingHandle, RingMemory, SharedWord};
 use crate::params::{KernelFeatures, RingUpdate, SetupFlags};
 use crate::probe::Probe;
 use annulus_kernel::{
-    CompletionOffsets, EnterArg, EnterFlags, Kernel, Register, RingId, SubmissionOffsets, prefetch,
+    CompletionOffsets, EnterArg, EnterFlags, Fd, Kernel, Register, RingId, SubmissionOffsets,
+    prefetch,
 };
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -262,6 +263,14 @@ impl Ring {
         // expects. The kernel retains only buffer rings, which are unregistered before their memory
         // is freed, or leaked.
         unsafe { self.handle.kernel.register(self.handle.fd, what, arg, count) }
+    }
+
+    /// Makes a registration that refers to no ring. Only such a one works on a restricted ring,
+    /// whatever its restrictions are.
+    pub(crate) fn register_without_ring(&self, what: Register, arg: *mut u8) -> io::Result<u32> {
+        // SAFETY: each caller in this crate passes a live structure of the type that `what`
+        // expects, and the kernel retains nothing of it.
+        unsafe { self.handle.kernel.register(Fd::NONE, what, arg, 0) }
     }
 }
 

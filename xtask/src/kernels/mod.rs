@@ -34,7 +34,7 @@ const BOOT_SECONDS: u64 = 300;
 #[derive(clap::Args)]
 pub(crate) struct KernelsArgs {
     /// versions of Debian's kernels, and `here`
-    #[arg(value_parser = ["5.10", "6.1", "6.12", HOST_KERNEL], default_values = ["6.1", "6.12"])]
+    #[arg(value_parser = names(), default_values = ["6.1", "6.12", "7.3"])]
     kernels: Vec<String>,
     /// run only what the weekly run has: fewer tests, less optimised
     #[arg(long)]
@@ -42,6 +42,11 @@ pub(crate) struct KernelsArgs {
     /// write docs/kernels.md
     #[arg(long)]
     write: bool,
+}
+
+/// Returns the names that the command takes.
+fn names() -> Vec<&'static str> {
+    packages::versions().chain([HOST_KERNEL]).collect()
 }
 
 /// Runs the quick plan, for `weekly`, on the oldest kernel on which io_uring is used.

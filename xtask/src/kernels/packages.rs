@@ -21,11 +21,21 @@ struct DebianKernel {
     driver: &'static str,
 }
 
-const DEBIAN_KERNELS: [DebianKernel; 3] = [
+const DEBIAN_KERNELS: [DebianKernel; 8] = [
     DebianKernel { version: "5.10", releases: &["bullseye"], driver: "epoll" },
     DebianKernel { version: "6.1", releases: &["bookworm"], driver: "uring" },
     DebianKernel { version: "6.12", releases: &["bookworm", "trixie"], driver: "uring" },
+    DebianKernel { version: "6.19", releases: &["trixie-backports"], driver: "uring" },
+    DebianKernel { version: "7.0", releases: &["trixie-backports"], driver: "uring" },
+    DebianKernel { version: "7.1", releases: &["trixie-backports"], driver: "uring" },
+    DebianKernel { version: "7.2", releases: &["trixie-backports", "sid"], driver: "uring" },
+    DebianKernel { version: "7.3", releases: &["trixie-backports", "sid"], driver: "uring" },
 ];
+
+/// Returns the versions that have packages.
+pub(super) fn versions() -> impl Iterator<Item = &'static str> {
+    DEBIAN_KERNELS.iter().map(|known| known.version)
+}
 
 fn known(version: &str) -> impl Iterator<Item = &'static DebianKernel> {
     DEBIAN_KERNELS.iter().filter(move |known| known.version == version)
@@ -50,7 +60,13 @@ pub(super) struct Kernel {
 
 impl Kernel {
     pub(super) fn image(&self) -> PathBuf {
-        self.root.join(format!("boot/vmlinuz-{}", self.release))
+        let plain = self.root.join(format!("boot/vmlinuz-{}", self.release));
+        // Since Debian's 7.2, the image is with the modules.
+        if plain.exists() {
+            plain
+        } else {
+            self.root.join(format!("lib/modules/{}/vmlinuz", self.release))
+        }
     }
 }
 
@@ -95,7 +111,7 @@ impl Packages {
         let unpacked = entries(&self.unpack_directory())?;
         let names = unpacked.iter().map(|path| name(path)).chain(listed.lines().map(str::to_owned));
         let release = newest(names, &prefix).with_context(|| self.lacking(version, &prefix))?;
-        let root = self.unpacked(&format!("linux-image-{release}"))?;
+        let root = self.unpacked(&format!("linux-image-{release}"), &self.parts(&release))?;
         link_modules(&root)?;
         let initramfs = self.directory.join(format!("{version}.cpio"));
         initramfs::build(&initramfs, &root, &release, &self.busybox()?)?;
@@ -116,7 +132,7 @@ impl Packages {
 
     /// Returns busybox, the shell with everything the machine needs before its files are mounted.
     fn busybox(&self) -> Result<PathBuf> {
-        let unpacked = self.unpacked("busybox-static")?;
+        let unpacked = self.unpacked("busybox-static", &["busybox-static".into()])?;
         // In releases where /bin is a link to /usr/bin, the package has usr/bin/busybox.
         let places = ["bin/busybox", "usr/bin/busybox"].map(|place| unpacked.join(place));
         let found = places.into_iter().find(|place| place.is_file());
@@ -127,19 +143,38 @@ impl Packages {
         self.directory.join("unpacked")
     }
 
-    /// Returns the directory with a package's files, downloading and unpacking it if necessary.
-    fn unpacked(&self, package: &str) -> Result<PathBuf> {
-        let target = self.unpack_directory().join(package);
+    /// Returns the packages with the files of a kernel. Since Debian's 6.19, `linux-image` is empty
+    /// and depends on two packages with the image and the modules.
+    fn parts(&self, release: &str) -> Vec<String> {
+        let parts = ["binary", "modules"].map(|part| format!("linux-{part}-{release}"));
+        let is_listed = |package: &String| {
+            let listed = self.apt("apt-cache", "pkgnames").argument(package).capture();
+            listed.is_ok_and(|(_, listed)| listed.lines().any(|name| name == package))
+        };
+        if parts.iter().all(is_listed) {
+            parts.into()
+        } else {
+            vec![format!("linux-image-{release}")]
+        }
+    }
+
+    /// Returns the directory `name` with the files of packages, downloading and unpacking them if
+    /// necessary.
+    fn unpacked(&self, name: &str, packages: &[String]) -> Result<PathBuf> {
+        let target = self.unpack_directory().join(name);
         if target.is_dir() {
             return Ok(target);
         }
+        let partial = self.directory.join("archives").join(format!("{name}.partial"));
+        remove(&partial)?;
         // apt downloads to the current directory; the archive's name has the package, version and
         // architecture.
-        let unpack = "cd \"$0\" && apt-get -qq download \"$1\" && dpkg-deb -x \"$1\"_*.deb \"$1.partial\" && rm \"$1\"_*.deb";
-        let partial = self.directory.join("archives").join(format!("{package}.partial"));
-        remove(&partial)?;
-        let step = self.apt("sh", "-c").argument(unpack).argument(self.directory.join("archives"));
-        step.argument(package).run()?;
+        let unpack = "cd \"$0\" && apt-get -qq download \"$1\" && dpkg-deb -x \"$1\"_*.deb \"$2\" && rm \"$1\"_*.deb";
+        for package in packages {
+            let step =
+                self.apt("sh", "-c").argument(unpack).argument(self.directory.join("archives"));
+            step.argument(package).argument(&partial).run()?;
+        }
         fs::rename(&partial, &target)?;
         Ok(target)
     }

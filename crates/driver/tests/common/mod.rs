@@ -8,6 +8,7 @@ use annulus_driver::{
 };
 use annulus_kernel::file::FileCall;
 use annulus_kernel::{Fd, Kernel, Linux};
+use annulus_ring::Entry;
 use rustix::io::Errno;
 use rustix::net::sockopt;
 use std::io::{Read, Write};
@@ -46,8 +47,15 @@ impl Rig {
     }
 
     /// Returns `None` if io_uring is blocked.
-    fn uring() -> Option<Self> {
+    pub(crate) fn uring() -> Option<Self> {
         let config = UringConfig { pool: POOL_SIZE, ..UringConfig::default() };
+        Uring::new(config).ok().map(|uring| Self::of(Driver::Uring(Box::new(uring))))
+    }
+
+    /// A driver whose ring is restricted to the operations of the runtime. Returns `None` if
+    /// io_uring is blocked.
+    pub(crate) fn restricted() -> Option<Self> {
+        let config = UringConfig { pool: POOL_SIZE, restricted: true, ..UringConfig::default() };
         Uring::new(config).ok().map(|uring| Self::of(Driver::Uring(Box::new(uring))))
     }
 
@@ -89,6 +97,14 @@ impl Rig {
         // events.
         unsafe { self.driver.submit_file(token, call, start, in_flight) };
         token
+    }
+
+    /// Submits an entry that is not of the driver, and returns its result.
+    pub(crate) fn answer(&mut self, entry: Entry) -> Result<u32, Errno> {
+        let token = self.token(OpKind::Custom);
+        // SAFETY: the entries of the tests refer to static memory, or to none.
+        unsafe { self.driver.submit_custom(token, entry) };
+        self.event(token).result
     }
 
     fn token(&mut self, kind: OpKind) -> Token {

@@ -36,6 +36,7 @@ impl World {
             Register::UnregisterBufferRing => self.remove_buffers(ring, arg)?,
             Register::Buffers => self.add_buffer_table(ring, arg)?,
             Register::BuffersUpdate => return self.update_buffer_table(ring, arg),
+            Register::Query => return Err(Errno::INVAL),
         }
         Ok(0)
     }
