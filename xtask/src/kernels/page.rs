@@ -19,16 +19,17 @@ similar names passed, 31 of 31.
 ## Newer kernels
 
 Debian's backports have newer kernels: `cargo xtask kernels 6.19 7.0 7.1 7.2 7.3`. These have been booted in QEMU and asked
-what they know (`IORING_REGISTER_QUERY`). The checks below have not been run on them.
+what they know (`IORING_REGISTER_QUERY`). Of the checks below, `driver-operations`, `ring` and `ring-linux` have run on 7.3.4,
+and passed with 21, 7 and 12 tests.
 
-| feature | 6.18.44 (here) | 6.19.14 | 7.1.13 | 7.2.12 | 7.3.4 |
-|---|---|---|---|---|---|
-| mixed completions (6.18) | yes | yes | yes | yes | yes |
-| mixed entries (6.19) | no | yes | yes | yes | yes |
-| rewound submissions (7.0) | no | no | yes | yes | yes |
-| operation filters (7.0) | no | no | yes | yes | yes |
-| receive without a device (7.1) | no | no | yes | yes | yes |
-| filters that see the address of a connect (7.2) | no | no | no | yes | yes |
+| feature | 6.18.44 (here) | 6.19.14 | 7.0.13 | 7.1.13 | 7.2.12 | 7.3.4 |
+|---|---|---|---|---|---|---|
+| mixed completions (6.18) | yes | yes | yes | yes | yes | yes |
+| mixed entries (6.19) | no | yes | yes | yes | yes | yes |
+| rewound submissions (7.0) | no | no | yes | yes | yes | yes |
+| operation filters (7.0) | no | no | yes | yes | yes | yes |
+| receive without a device (7.1) | no | no | no | yes | yes | yes |
+| filters that see the address of a connect (7.2) | no | no | no | no | yes | yes |
 
 The driver uses none of them. A receive without a device has the interface of zero-copy receive, but the kernel copies all
 bytes. A locked-down ring has no use for filters, since its restrictions already allow only the operations of the runtime
