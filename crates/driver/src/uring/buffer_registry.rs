@@ -22,6 +22,10 @@ const MAX_BUFFERS: u16 = 1024;
 /// Maximum number of registered bytes, all of which are pinned.
 const MAX_BYTES: usize = 64 << 20;
 
+/// Number of calls with unregistered buffers, after the kernel has refused one, before the next
+/// attempt. The limit (`RLIMIT_MEMLOCK`) covers all rings of a user, so others may free memory.
+const CALLS_PER_RETRY: u16 = 4096;
+
 /// The buffers that calls of a ring may use as registered buffers.
 pub struct BufferRegistry {
     state: RefCell<State>,
@@ -44,6 +48,8 @@ struct State {
     /// Slots whose buffers have been removed, and are still pinned.
     released_slots: Vec<u16>,
     registered_bytes: usize,
+    /// Number of calls to let pass before a buffer is registered, after a refusal.
+    calls_until_retry: u16,
 }
 
 /// The ring's table of buffers.
@@ -52,8 +58,7 @@ enum Table {
     #[default]
     Unused,
     Registered(BufferTable),
-    /// The kernel has refused the table or a buffer, probably because of `RLIMIT_MEMLOCK`. Buffers
-    /// that are registered stay so.
+    /// The kernel has no such tables (before 5.19), or had no memory for this one.
     Refused,
 }
 
@@ -114,6 +119,10 @@ impl BufferRegistry {
     /// Registers a buffer, if the limits allow it, and returns its slot.
     #[cold]
     fn register(&self, state: &mut State, ring: &Ring, address: usize) -> Option<u16> {
+        if state.calls_until_retry > 0 {
+            state.calls_until_retry -= 1;
+            return None;
+        }
         self.clear_released(state, ring);
         if let Table::Unused = state.table {
             let table = BufferTable::register(ring, MAX_BUFFERS);
@@ -140,7 +149,9 @@ impl BufferRegistry {
                 Some(slot)
             }
             Err(_) => {
-                state.table = Table::Refused;
+                // Buffers that are registered stay so.
+                state.free_slots.push(slot);
+                state.calls_until_retry = CALLS_PER_RETRY;
                 None
             }
         }

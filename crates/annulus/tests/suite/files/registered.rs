@@ -202,3 +202,28 @@ fn buffers_that_cannot_be_pinned_work_unregistered() {
         ran.unwrap();
     }
 }
+
+#[test]
+fn buffers_are_registered_once_memory_can_be_pinned_again() {
+    const READS: u64 = 3 * 4096;
+    let sim = Sim::builder(1).build();
+    let builder = Runtime::builder().driver(DriverChoice::Uring).file_policy(Policy::Offload);
+    let ran = run_on(&sim, builder, async {
+        fs::write("/file", pattern(BLOCK * BLOCKS)).await?;
+        let file = OpenOptions::new().read(true).direct(true).open("/file").await?;
+        let mut buf = AlignedBuf::new(BLOCK, BLOCK)?;
+        for read in 0..READS {
+            match read {
+                0 => sim.set_faults(Faults::none().with(Fault::NoMemory, 1000)),
+                100 => sim.set_faults(Faults::none()),
+                _ => {}
+            }
+            buf = read_block(&file, buf, read as usize % BLOCKS).await?;
+        }
+        // The only refused attempt delays the next one by about 4,096 calls.
+        let expected = READS - 2 * 4096..READS - 4096;
+        assert!(expected.contains(&registered()), "{} registered calls", registered());
+        io::Result::Ok(())
+    });
+    ran.unwrap();
+}
