@@ -153,6 +153,18 @@ pub(crate) struct CallKind {
     pub(crate) bytes: usize,
 }
 
+impl CallKind {
+    /// Returns the index of the call's size.
+    #[inline]
+    fn size(&self) -> usize {
+        match self.bytes {
+            0..=0x4000 => 0,
+            0x4001..=0x4_0000 => 1,
+            _ => 2,
+        }
+    }
+}
+
 /// The latencies of all devices. The first entry is for devices that are not yet known.
 pub(crate) struct LatencyPolicy {
     devices: Vec<Device>,
@@ -210,6 +222,11 @@ impl LatencyPolicy {
         self.latency(kind).after_offload(took);
     }
 
+    /// Returns true if calls of this kind are slow.
+    pub(crate) fn is_slow(&self, kind: &CallKind) -> bool {
+        self.devices[usize::from(kind.device.0)].latencies[kind.class as usize][kind.size()].slow
+    }
+
     /// Returns true unless the device is known not to support calls that fail instead of waiting.
     pub(crate) fn supports_nowait(&self, device: DeviceId) -> bool {
         !self.devices[usize::from(device.0)].no_nowait
@@ -221,12 +238,7 @@ impl LatencyPolicy {
 
     #[inline]
     fn latency(&mut self, kind: &CallKind) -> &mut Latency {
-        let size = match kind.bytes {
-            0..=0x4000 => 0,
-            0x4001..=0x4_0000 => 1,
-            _ => 2,
-        };
-        &mut self.devices[usize::from(kind.device.0)].latencies[kind.class as usize][size]
+        &mut self.devices[usize::from(kind.device.0)].latencies[kind.class as usize][kind.size()]
     }
 }
 

@@ -328,6 +328,12 @@ impl InlinePolicy {
         self.latency.borrow_mut().after_inline(kind, took);
     }
 
+    /// Returns true if calls of this kind are made off the loop because they were slow. Only these
+    /// need [`after_offload`](Self::after_offload).
+    pub(crate) fn is_slow(&self, kind: &CallKind) -> bool {
+        self.latency.borrow().is_slow(kind)
+    }
+
     pub(crate) fn after_offload(&self, kind: &CallKind, took: Duration) {
         self.latency.borrow_mut().after_offload(kind, took);
     }

@@ -8,9 +8,12 @@
 //! next prediction requires twice as many reads. Data written a moment ago is predicted to be in
 //! memory at once.
 //!
-//! A checked read that misses is wasted, because the same read then goes off the loop. After a few
-//! misses in a row the file is *cold*: only one read in several is checked, and the others go off
-//! the loop at once. The first checked read that finds its data ends that.
+//! A checked read that misses is wasted, and not cheap: Linux starts to read the data from the
+//! device, on its own, and the same read then goes off the loop. After a few misses in a row the
+//! file is *cold*: reads go off the loop at once, and only a few of them are checked first. If a
+//! read off the loop has ended within its turn, its data may have been in memory, so one read in
+//! several is checked; otherwise only one in many. The first checked read that finds its data ends
+//! that.
 
 use std::cell::Cell;
 
@@ -21,15 +24,22 @@ const MAX_REQUIRED_HITS: u32 = 1 << 20;
 const READS_PER_CHECK: u32 = 16;
 /// Number of misses in a row before a file is cold.
 const COLD_MISSES: u32 = 4;
-/// One read in this many is checked while a file is cold.
+/// While a file is cold, one read in this many is checked if the last read off the loop has ended
+/// within its turn. Reads of data in memory always do, and so do reads of an idle device.
 const COLD_READS_PER_CHECK: u32 = 16;
+/// Otherwise, one read in this many is checked.
+const WAITING_READS_PER_CHECK: u32 = 256;
 
 pub(crate) struct PageCache {
     /// Number of hits in a row. While the file is predicted, unchecked reads count too.
     hits: Cell<u32>,
     required: Cell<u32>,
-    /// Number of misses in a row. While the file is cold, unchecked reads count too.
+    /// Number of misses in a row, up to [`COLD_MISSES`].
     misses: Cell<u32>,
+    /// Number of reads since the last checked one, while the file is cold.
+    unchecked: Cell<u32>,
+    /// Whether the last read off the loop took longer than its turn.
+    waited: Cell<bool>,
     /// The bytes written last: offset, length and turn.
     written: Cell<(u64, u32, u32)>,
 }
@@ -43,6 +53,8 @@ impl PageCache {
             hits: Cell::new(0),
             required: Cell::new(MIN_REQUIRED_HITS),
             misses: Cell::new(0),
+            unchecked: Cell::new(0),
+            waited: Cell::new(false),
             written: Cell::default(),
         }
     }
@@ -72,12 +84,20 @@ impl PageCache {
     /// Returns true if the file is cold and the next read need not be checked.
     #[inline]
     pub(crate) fn expects_miss(&self) -> bool {
-        let misses = self.misses.get();
-        if misses < COLD_MISSES {
+        if self.misses.get() < COLD_MISSES {
             return false;
         }
-        self.misses.set(misses.wrapping_add(1).max(COLD_MISSES));
-        !(misses - COLD_MISSES + 1).is_multiple_of(COLD_READS_PER_CHECK)
+        let per_check =
+            if self.waited.get() { WAITING_READS_PER_CHECK } else { COLD_READS_PER_CHECK };
+        let is_unchecked = self.unchecked.get() + 1 < per_check;
+        self.unchecked.set(if is_unchecked { self.unchecked.get() + 1 } else { 0 });
+        is_unchecked
+    }
+
+    /// Records whether a read off the loop took longer than the turn that it began in.
+    #[inline]
+    pub(crate) fn note_offloaded(&self, waited: bool) {
+        self.waited.set(waited);
     }
 
     /// Records that a checked read found its data.
@@ -169,6 +189,13 @@ mod tests {
         let checks = |reads: u32, hits| (0..reads).filter(|_| read(hits)).count() as u32;
         assert_eq!(checks(COLD_MISSES, false), COLD_MISSES);
         assert_eq!(checks(100 * COLD_READS_PER_CHECK, false), 100);
+        // A device that makes reads wait is checked less often.
+        cache.note_offloaded(true);
+        assert_eq!(checks(100 * WAITING_READS_PER_CHECK, false), 100);
+        // Reads that no longer wait may have found their data, so one is checked soon.
+        assert_eq!(checks(WAITING_READS_PER_CHECK / 2, false), 0);
+        cache.note_offloaded(false);
+        assert_eq!(checks(1, false), 1);
         // Once the data is in memory, the next checked read finds it, and all later reads are
         // checked.
         let warm = checks(COLD_READS_PER_CHECK, true);

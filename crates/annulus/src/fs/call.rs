@@ -5,7 +5,7 @@
 use super::open_file::OpenFile;
 use super::open_file::PendingCall;
 use super::path::CWD;
-use crate::file_policy::{CallKind, Class, Policy, Timing};
+use crate::file_policy::{CallKind, Class, PageCache, Policy, Timing};
 use crate::runtime::core::Core;
 use crate::tasks::{consume_budget, yield_now};
 use annulus_driver::FileStart;
@@ -66,7 +66,7 @@ pub(super) struct CallSite<'a> {
     pub(super) group: Option<u64>,
 }
 
-impl CallSite<'_> {
+impl<'a> CallSite<'a> {
     /// Makes the call inline and returns its result. Returns `None` if the call must be made off
     /// the loop or in a later turn.
     ///
@@ -127,15 +127,26 @@ impl CallSite<'_> {
     }
 
     /// Starts to measure how long a call off the loop takes.
-    fn offload_timer(&self) -> OffloadTimer {
-        OffloadTimer(self.kind.map(|kind| (kind, self.core.kernel.now())))
+    fn offload_timer(&self) -> OffloadTimer<'a> {
+        let policy = &self.core.inline_policy;
+        let slow = self.kind.filter(|kind| policy.is_slow(kind));
+        OffloadTimer {
+            slow: slow.map(|kind| (kind, self.core.kernel.now())),
+            cache: self.page_cache(),
+            turn: policy.turn(),
+        }
+    }
+
+    /// Returns the record of the file's reads, if the data of this read may be in memory.
+    fn page_cache(&self) -> Option<&'a PageCache> {
+        self.predictable.and(self.open).map(|open| &open.page_cache)
     }
 
     /// Makes a call inline if possible, and otherwise starts it off the loop, so that the calls of
     /// a turn are submitted together. Waits only for a turn with budget for inline calls.
     ///
     /// If the future is dropped while it waits, the call is not made.
-    pub(super) async fn start<A: CallArgs + 'static>(self, mut args: A) -> StartedCall<A> {
+    pub(super) async fn start<A: CallArgs + 'static>(self, mut args: A) -> StartedCall<'a, A> {
         if let Some(answer) = self.try_inline(&mut args) {
             return StartedCall::Ended(answer, args);
         }
@@ -203,7 +214,7 @@ impl CallSite<'_> {
     #[inline]
     fn try_adaptive<A: CallArgs>(&self, kind: &CallKind, args: &mut A) -> Option<io::Result<u32>> {
         let policy = &self.core.inline_policy;
-        let cache = self.predictable.and(self.open).map(|open| &open.page_cache);
+        let cache = self.page_cache();
         let predicted = self.is_predicted(kind);
         let mut refusal = None;
         let timing = if predicted {
@@ -325,30 +336,41 @@ impl CallSite<'_> {
 }
 
 /// A call that was made inline, or started off the loop.
-pub(super) enum StartedCall<A: 'static> {
+pub(super) enum StartedCall<'a, A: 'static> {
     Ended(io::Result<u32>, A),
-    Pending { pending: PendingCall<A>, timer: OffloadTimer },
+    Pending { pending: PendingCall<A>, timer: OffloadTimer<'a> },
 }
 
-/// The kind of a call off the loop, and when the call began. Calls without a kind are not measured.
-pub(super) struct OffloadTimer(Option<(CallKind, Duration)>);
+/// Measures how long a call off the loop takes.
+pub(super) struct OffloadTimer<'a> {
+    /// A kind of call that is slow, and when the call began. The clock is not read for other calls.
+    slow: Option<(CallKind, Duration)>,
+    /// The record of the file's reads, if the data of this read may be in memory.
+    cache: Option<&'a PageCache>,
+    /// The turn in which the call began.
+    turn: u32,
+}
 
-impl OffloadTimer {
+impl OffloadTimer<'_> {
     fn end(self, core: &Core) {
-        if let Some((kind, began)) = self.0 {
-            core.inline_policy.after_offload(&kind, core.kernel.now() - began);
+        let policy = &core.inline_policy;
+        if let Some((kind, began)) = self.slow {
+            policy.after_offload(&kind, core.kernel.now() - began);
         }
+        // A call that ends within its turn is seen by the tasks of the next one.
+        let waited = policy.turn().wrapping_sub(self.turn) > 1;
+        self.cache.inspect(|cache| cache.note_offloaded(waited));
     }
 }
 
-impl<A: 'static> StartedCall<A> {
+impl<A: 'static> StartedCall<'_, A> {
     /// Returns a call that has failed before it was made.
     pub(super) fn ended(error: io::Error, args: A) -> Self {
         Self::Ended(Err(error), args)
     }
 }
 
-impl<A: Unpin + 'static> StartedCall<A> {
+impl<A: Unpin + 'static> StartedCall<'_, A> {
     /// Waits for the result. If the future is dropped, the call is cancelled unless it has begun.
     pub(super) async fn finish(self, core: &Core) -> (io::Result<u32>, A) {
         match self {
