@@ -87,8 +87,8 @@ impl Driver {
     /// Makes a file call off the loop: on the ring if possible, otherwise on a worker thread. A
     /// call that may hang runs on a separate thread.
     ///
-    /// `in_flight` is the number of file calls in flight, including this one. It determines how
-    /// many [`Early`](FileStart::Early) calls are submitted together.
+    /// `in_flight` is the number of file calls whose terminal event has not been taken, including
+    /// this one. It determines how many [`Early`](FileStart::Early) calls are submitted together.
     ///
     /// # Safety
     /// Until the terminal event has been taken, memory that the call refers to must stay valid,

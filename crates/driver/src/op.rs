@@ -190,8 +190,8 @@ pub enum MemoryOp {
 pub enum FileStart {
     /// Submitted with the turn.
     WithTurn,
-    /// Submitted before the end of the turn, so that the device that the call waits for works while
-    /// tasks run. While many calls are in flight, the end of the turn is soon enough.
+    /// Submitted before the end of the turn if the device has little to do, so that it works while
+    /// tasks run.
     Early,
     /// Made on a separate thread, since it may hang. Only a few calls of one group, such as calls
     /// on one mount, run at once.

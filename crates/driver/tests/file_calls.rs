@@ -43,7 +43,7 @@ fn every_second_call_for_a_device_is_submitted_before_the_turn() {
 }
 
 #[test]
-fn early_calls_are_submitted_in_larger_batches_while_more_are_in_flight() {
+fn early_batches_are_as_large_as_what_the_device_already_has() {
     on_each_driver(|rig| {
         let file = std::fs::File::open("/proc/self/exe").unwrap();
         let mut bytes = [0; 32];
@@ -56,14 +56,22 @@ fn early_calls_are_submitted_in_larger_batches_while_more_are_in_flight() {
         };
         let calls: Vec<FileCall> = bytes.iter_mut().map(call).collect();
         let on_a_ring = matches!(rig.driver, Driver::Uring(_));
-        for (in_flight, expected) in
-            [(1, 16), (8, 16), (16, 16), (32, 8), (63, 4), (64, 0), (999, 0)]
-        {
-            let before = rig.driver.counters().enters;
-            let start = |call: &FileCall| rig.start_file_beside(*call, Early, in_flight);
-            let tokens: Vec<_> = calls.iter().map(start).collect();
-            let enters = rig.driver.counters().enters - before;
-            assert_eq!(enters, if on_a_ring { expected } else { 0 }, "{in_flight} in flight");
+        // Number of calls that the device has before, and after how many further calls it gets all
+        // of them.
+        let cases: [(u32, &[usize]); 5] =
+            [(0, &[2, 4, 8, 16, 32]), (3, &[3, 9, 21]), (12, &[12]), (32, &[32]), (33, &[])];
+        for (in_device, batches) in cases {
+            let mut submitted = Vec::new();
+            let mut tokens = Vec::new();
+            for (started, call) in (1..).zip(&calls) {
+                let enters = rig.driver.counters().enters;
+                tokens.push(rig.start_file_beside(*call, Early, in_device + started));
+                if rig.driver.counters().enters > enters {
+                    submitted.push(started as usize);
+                }
+            }
+            let expected = if on_a_ring { batches } else { &[] };
+            assert_eq!(submitted, expected, "{in_device} calls in the device");
             for token in tokens {
                 assert_eq!(rig.event(token).result, Ok(1));
             }

@@ -2,8 +2,8 @@
  * Random reads of blocks of 4 KiB through liburing. The contract is in ../README.md.
  *
  * One thread keeps the reads in flight, and reads the clock once per read, as the other contenders do. It submits as
- * annulus does: an eighth of the reads in flight together, but at least two, and from 64 in flight on all of a turn. In the
- * mode "turn" it submits all of a turn together whatever is in flight. In the mode "fixed" it batches as annulus does, with
+ * annulus does: before the end of a turn, at least two reads and as many as the device still has. In the mode "turn" it
+ * submits all of a turn together whatever is in flight. In the mode "fixed" it batches as annulus does, with
  * a registered file and registered buffers; in "fixed-file" and "fixed-buffers" with one of them.
  */
 #define _GNU_SOURCE
@@ -27,7 +27,7 @@
 #endif
 
 enum { BLOCK = 4096, MAX_DEPTH = 4096, FINE_BITS = 5, BUCKETS = 64 << FINE_BITS };
-enum { LEAST_BATCH = 2, READS_PER_BATCH = 8, BUSY_DEPTH = 64 };
+enum { LEAST_BATCH = 2 };
 
 /* Set-up flags to try, from the newest kernel to the oldest. */
 static const unsigned LADDER[] = {
@@ -128,11 +128,7 @@ static void submit(struct reads *all)
 static void run(struct reads *all, unsigned depth, uint64_t time)
 {
     uint64_t began = now(CLOCK_MONOTONIC), begins = began + time / 5, ends = begins + time, cpu = 0;
-    unsigned batch = depth / READS_PER_BATCH, flight = depth, queued = 0;
-    if (batch < LEAST_BATCH)
-        batch = LEAST_BATCH;
-    if (all->turn || depth >= BUSY_DEPTH)
-        batch = depth + 1;
+    unsigned flight = depth;
     memset(times, 0, sizeof times);
     for (unsigned slot = 0; slot < depth; slot++)
         queue(all, slot, began);
@@ -141,8 +137,7 @@ static void run(struct reads *all, unsigned depth, uint64_t time)
         if (waited < 0 && waited != -EINTR)
             fail("cannot wait", -waited, 1);
         struct io_uring_cqe *done;
-        unsigned head, seen = 0;
-        queued = 0;
+        unsigned head, seen = 0, queued = 0, device = flight - io_uring_cq_ready(&all->ring);
         io_uring_for_each_cqe(&all->ring, head, done) {
             seen++;
             if (done->res != BLOCK)
@@ -159,8 +154,9 @@ static void run(struct reads *all, unsigned depth, uint64_t time)
                 }
             }
             queue(all, slot, end);
-            if (++queued >= batch) {
+            if (++queued >= LEAST_BATCH && queued >= device && !all->turn) {
                 submit(all);
+                device += queued;
                 queued = 0;
             }
         }

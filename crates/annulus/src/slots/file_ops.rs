@@ -39,7 +39,11 @@ enum FileOpState {
 }
 
 #[derive(Default)]
-pub(crate) struct FileOps(Slab<FileOp>);
+pub(crate) struct FileOps {
+    ops: Slab<FileOp>,
+    /// Number of calls whose terminal event has not arrived.
+    in_flight: u32,
+}
 
 impl FileOps {
     /// Starts a call.
@@ -55,10 +59,10 @@ impl FileOps {
         start: FileStart,
     ) -> u32 {
         let new = FileOpState::InFlight { waker: None, stopped: false };
-        let slot = self.0.insert(FileOp { call, group: start.group(), state: new });
-        let in_flight = self.0.len() as u32;
+        let slot = self.ops.insert(FileOp { call, group: start.group(), state: new });
+        self.in_flight += 1;
         // SAFETY: the caller fulfils this function's contract, which includes that of `start_file`.
-        unsafe { state.start_file(self.token(slot), call, start, in_flight) };
+        unsafe { state.start_file(self.token(slot), call, start, self.in_flight) };
         slot
     }
 
@@ -69,10 +73,10 @@ impl FileOps {
         slot: u32,
         cx: &Context<'_>,
     ) -> Poll<Result<u32, Errno>> {
-        match &mut self.0.get(slot).state {
+        match &mut self.ops.get(slot).state {
             FileOpState::Done(outcome) => {
                 let outcome = *outcome;
-                self.0.remove(slot);
+                self.ops.remove(slot);
                 Poll::Ready(outcome)
             }
             FileOpState::InFlight { waker, .. } => {
@@ -85,8 +89,9 @@ impl FileOps {
 
     pub(crate) fn on_event(&mut self, state: &mut LoopState, event: Event) {
         let slot = event.token.slot();
-        let Some(op) = find_or_late(&mut self.0, state, &event) else { return };
+        let Some(op) = find_or_late(&mut self.ops, state, &event) else { return };
         state.in_flight -= 1;
+        self.in_flight -= 1;
         let (call, group) = (op.call, op.group);
         match replace(&mut op.state, FileOpState::Done(event.result)) {
             FileOpState::InFlight { waker, stopped } => {
@@ -96,7 +101,7 @@ impl FileOps {
                 }
             }
             FileOpState::Abandoned { args } => {
-                self.0.remove(slot);
+                self.ops.remove(slot);
                 close_opened(state, &call, group, event.result);
                 // Dropping the arguments may close a file, which borrows the runtime.
                 state.deferred.kept.push(args);
@@ -109,7 +114,7 @@ impl FileOps {
     /// terminal event. If the call is done, closes the descriptor that it has opened, if any.
     pub(crate) fn abandon(&mut self, state: &mut LoopState, slot: u32, args: Box<dyn Any>) {
         let token = self.token(slot);
-        let op = self.0.get(slot);
+        let op = self.ops.get(slot);
         match &mut op.state {
             FileOpState::InFlight { waker, .. } => {
                 state.deferred.drops.extend(waker.take());
@@ -118,7 +123,7 @@ impl FileOps {
             }
             FileOpState::Done(outcome) => {
                 close_opened(state, &op.call, op.group, *outcome);
-                self.0.remove(slot);
+                self.ops.remove(slot);
                 state.deferred.kept.push(args);
             }
             FileOpState::Abandoned { .. } => unreachable!("a future is dropped once"),
@@ -128,7 +133,7 @@ impl FileOps {
     /// Cancels a call at the end of the runtime, or closes the descriptor that it has opened.
     fn stop(&mut self, state: &mut LoopState, slot: u32) {
         let token = self.token(slot);
-        let op = self.0.get(slot);
+        let op = self.ops.get(slot);
         match &mut op.state {
             FileOpState::InFlight { stopped, .. } => {
                 *stopped = true;
@@ -144,7 +149,7 @@ impl FileOps {
 
     /// Cancels all calls. Futures that outlive the runtime return errors.
     pub(crate) fn stop_all(&mut self, state: &mut LoopState) {
-        for slot in self.0.indices() {
+        for slot in self.ops.indices() {
             self.stop(state, slot);
         }
     }
@@ -153,15 +158,15 @@ impl FileOps {
     pub(crate) fn hanging(&mut self) -> usize {
         let may_hang =
             |op: &&mut FileOp| op.group.is_some() && !matches!(op.state, FileOpState::Done(_));
-        self.0.values().filter(may_hang).count()
+        self.ops.values().filter(may_hang).count()
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.0.len()
+        self.ops.len()
     }
 
     pub(crate) fn add_waits(&mut self, waits: &mut Waits) {
-        for FileOp { call, state, .. } in self.0.values() {
+        for FileOp { call, state, .. } in self.ops.values() {
             if let FileOpState::InFlight { waker: Some(waker), .. } = state {
                 waits.note(waker, || format!("for {}, a call on a file", call.properties().name));
             }
@@ -169,7 +174,7 @@ impl FileOps {
     }
 
     fn token(&self, slot: u32) -> Token {
-        self.0.id(slot).token(OpKind::File)
+        self.ops.id(slot).token(OpKind::File)
     }
 }
 

@@ -18,21 +18,17 @@ use annulus_ring::{Entry, Probe, SafeEntry, opcode};
 use rustix::io::Errno;
 use std::collections::VecDeque;
 
-/// Minimum number of calls in an early batch, which is submitted before the end of the turn. A
-/// larger batch would leave an idle device waiting: the kernel starts none of its calls before it
-/// has prepared all of them.
+/// Minimum number of calls in an early batch, which is submitted before the end of the turn.
 const MIN_EARLY_BATCH_CALLS: u32 = 2;
-/// Number of calls in flight per call in an early batch.
-const CALLS_PER_EARLY_BATCH: u32 = 8;
-/// Number of calls in flight that keep the device busy until the end of the turn. From this number
-/// on, there are no early batches.
-const MIN_BUSY_DEVICE_CALLS: u32 = 64;
 
-/// Returns the number of queued calls that make an early batch, or `None` if the end of the turn is
-/// soon enough.
-fn early_batch(start: FileStart, in_flight: u32) -> Option<u32> {
-    let is_early = start == FileStart::Early && in_flight < MIN_BUSY_DEVICE_CALLS;
-    is_early.then(|| (in_flight / CALLS_PER_EARLY_BATCH).max(MIN_EARLY_BATCH_CALLS))
+/// Returns true if the queued calls should be submitted before the end of the turn: if the device
+/// has no more calls than that to work on. `in_flight` includes the queued calls.
+///
+/// The kernel starts none of the calls of a batch before it has prepared all of them, so an idle
+/// device first gets a small batch, and then larger ones. A device that has enough to do gets one
+/// batch per turn, because the device is notified of each batch.
+fn is_early_batch(queued: u32, in_flight: u32) -> bool {
+    queued >= MIN_EARLY_BATCH_CALLS && queued >= in_flight.saturating_sub(queued)
 }
 
 /// How a call is made.
@@ -184,7 +180,7 @@ impl Uring {
                 // SAFETY: the entry refers to the same memory and descriptors as the call, which
                 // belong to the job until the terminal event (`FileJob::new`). A registered buffer
                 // at this address is this memory (`BufferRegistry::add`).
-                unsafe { self.push_file(entry, early_batch(start, in_flight)) };
+                unsafe { self.push_file(entry, start == FileStart::Early, in_flight) };
             }
             CallRoute::Worker(poll) => {
                 self.common.counters.file_worker += 1;
@@ -212,12 +208,12 @@ impl Uring {
 
     /// # Safety
     /// See [`Ring::push_unchecked`](annulus_ring::Ring::push_unchecked).
-    unsafe fn push_file(&mut self, entry: Entry, early_batch: Option<u32>) {
+    unsafe fn push_file(&mut self, entry: Entry, is_early: bool, in_flight: u32) {
         // SAFETY: the caller guarantees what `push_unchecked` requires.
         unsafe { self.push_unchecked(entry) };
-        if let Some(calls) = early_batch {
+        if is_early {
             self.early_calls += 1;
-            if self.early_calls >= calls {
+            if is_early_batch(self.early_calls, in_flight) {
                 self.submit_queued();
             }
         }
