@@ -4,6 +4,7 @@
 use crate::io::raw_os_error;
 use rustix::fs::{Access, AtFlags, CWD, accessat};
 use rustix::io::Errno;
+use rustix::param::page_size;
 use rustix::process::{Resource, getrlimit};
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -14,9 +15,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Maximum size of one argument or environment variable, including its terminator
-/// (`MAX_ARG_STRLEN`).
-const MAX_STRING_BYTES: usize = 128 << 10;
+/// Maximum number of pages that one argument or environment variable takes, including its
+/// terminator (`MAX_ARG_STRLEN`).
+const MAX_STRING_PAGES: usize = 32;
 /// Lower and upper bound of the limit on the total size of arguments and environment. Between them,
 /// the limit is a quarter of the stack limit.
 const STRINGS_BYTES: [u64; 2] = [128 << 10, 6 << 20];
@@ -178,9 +179,10 @@ fn too_big(command: &Command, is_cleared: bool) -> Option<String> {
     strings.extend(inherited.map(|(name, value)| variable(&name, &value)));
     strings.extend(set.iter().filter_map(|(name, value)| Some(variable(name, (*value)?))));
     let (name, longest) = strings.iter().max_by_key(|(_, len)| *len)?;
-    if *longest > MAX_STRING_BYTES {
+    let max_string_bytes = MAX_STRING_PAGES * page_size();
+    if *longest > max_string_bytes {
         return Some(format!(
-            "{name} takes {longest} bytes; at most {MAX_STRING_BYTES} are allowed for each argument and variable"
+            "{name} takes {longest} bytes; at most {max_string_bytes} are allowed for each argument and variable"
         ));
     }
     // The kernel also counts a pointer for each string.
