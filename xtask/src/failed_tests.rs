@@ -84,7 +84,7 @@ impl FailedTests {
             && names.iter().all(|name| self.passed.contains(name))
     }
 
-    /// Returns true if no test passed. A filter that matches nothing succeeds, too.
+    /// Returns true if no test passed. A filter that matches nothing also succeeds.
     pub(crate) fn none_passed(&self) -> bool {
         self.counted_passed == 0
     }

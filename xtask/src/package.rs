@@ -26,7 +26,7 @@ pub(crate) fn unbuilt() -> Outcome {
 }
 
 fn packaged(option: &str) -> Outcome {
-    // --allow-dirty: uncommitted changes are packaged, too.
+    // --allow-dirty: uncommitted changes are packaged as well.
     let line = "package --quiet --offline --workspace --exclude xtask --exclude annulus-instructions --allow-dirty";
     Step::new("cargo", &format!("{line} {option}")).run()
 }

@@ -144,7 +144,7 @@ mod waiters;
 /// The function may have any name, visibility and return type, and takes no parameters. The crate
 /// must be imported under its own name, `annulus`.
 ///
-/// Arguments are settings of the runtime, each with the name of a method of [`Builder`]. A value
+/// Arguments are runtime settings, each with the name of a method of [`Builder`]. A value
 /// with a comma needs parentheses:
 ///
 /// ```

@@ -8,7 +8,7 @@ use std::time::Duration;
 pub(crate) enum TimerAction {
     /// Wakes a task.
     Wake(Waker),
-    /// Ends a dropped stream whose linger is over.
+    /// Ends a dropped stream whose linger time has expired.
     Linger(SlotId),
     /// Checks again whether a close that waits for the peer may continue.
     Close(SlotId),
@@ -30,7 +30,7 @@ pub(crate) enum TimerAction {
     Connect(SlotId),
     /// Tries to send datagrams again.
     DatagramRetry(SlotId),
-    /// Gives up on the unsent datagrams of a dropped socket whose linger is over.
+    /// Gives up on the unsent datagrams of a dropped socket whose linger time has expired.
     DatagramLinger(SlotId),
 }
 

@@ -149,8 +149,8 @@ impl Entry {
 /// it. See [the module](self) for an example.
 ///
 /// # Safety
-/// From the call of [`entry`](Self::entry) until [`complete`](Self::complete) is called or the value
-/// is dropped, the implementation guarantees for the returned entry:
+/// From the call of [`entry`](Self::entry) until [`complete`](Self::complete) is called or the
+/// value is dropped, the implementation guarantees for the returned entry:
 ///
 /// - **Memory.** All memory that the kernel reads or writes for this operation is valid: it is a
 ///   part of the value, owned by it, shared with it by reference counting, or `'static`. A borrow
@@ -196,10 +196,9 @@ pub unsafe trait Operation: 'static {
 /// See [the module](self) for an example.
 ///
 /// # Errors
-/// [`Operation::complete`] gets the errors. In addition to those of the kernel: `Unsupported` on
-/// epoll, on a locked-down ring, under a simulated kernel, and if the kernel's io_uring does not
-/// have the operation. An error outside a runtime. If the runtime ends first, the operation is
-/// cancelled.
+/// [`Operation::complete`] gets the errors: the kernel's; `Unsupported` on epoll, on a locked-down
+/// ring, under a simulated kernel, and if the kernel's io_uring does not have the operation; and an
+/// error outside a runtime. If the runtime ends first, the operation is cancelled.
 pub fn submit<O: Operation>(operation: O) -> Submitted<O> {
     Submitted(SubmittedState::New(operation))
 }

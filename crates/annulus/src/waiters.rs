@@ -282,7 +282,7 @@ pub(crate) fn renew(slot: &mut Option<Waker>, waker: &Waker) -> Option<Waker> {
 
 /// The initial limit on the number of wakers in [`Pollers`].
 const INITIAL_MAX_WAKERS: usize = 64;
-/// How many of the newest wakers are compared with that of a polling task, so that it is not added
+/// How many of the newest wakers a polling task's waker is compared with, so that it is not added
 /// again.
 const RECENT_WAKERS: usize = 8;
 

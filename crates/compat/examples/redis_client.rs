@@ -17,7 +17,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Returns a greeting stored in the server, and how often this was called.
+/// Returns a greeting stored in the server, and the number of calls so far.
 pub(crate) fn greet(address: &str) -> Result<(String, u64), Box<dyn Error>> {
     annulus::run(async {
         let stream = SendStream::new(TcpStream::connect(address).await?);

@@ -324,7 +324,7 @@ impl Driver {
     /// Creates the pool that datagrams are received into, unless it exists.
     ///
     /// # Errors
-    /// Returns `Unsupported` if the driver cannot receive messages, or the error of reserving or
+    /// Returns `Unsupported` if the driver cannot receive messages, or the error from reserving or
     /// registering the memory.
     pub fn open_datagram_pool(&mut self, size: PoolSize) -> io::Result<()> {
         match self {

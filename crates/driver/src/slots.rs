@@ -114,7 +114,7 @@ impl Token {
 pub struct SlotId {
     /// The index of the slot in its table.
     pub index: u32,
-    /// How often the slot has been reused, modulo 2^24.
+    /// Number of times that the slot has been reused, modulo 2^24.
     pub generation: u32,
 }
 

@@ -30,8 +30,8 @@ use std::thread::{self, JoinHandle};
 const USUAL_WORKER_THREADS: usize = 16;
 /// Maximum number of these threads, which is used while more calls wait than there are threads.
 const MAX_WORKER_THREADS: usize = 24;
-/// Maximum number of ended calls of which the driver has not been told. Without this limit, a long
-/// queue would delay the first results until half of it is done.
+/// Maximum number of ended calls that have not been reported to the driver. Without this limit, a
+/// long queue would delay the first results until half of it is done.
 const MAX_UNREPORTED_CALLS: usize = 32;
 /// Bytes of stack per thread, which only makes system calls.
 const STACK_BYTES: usize = 64 * 1024;
@@ -50,7 +50,7 @@ fn allowed(waiting: usize, threads: usize) -> usize {
 struct WorkerQueues {
     jobs: VecDeque<FileJob>,
     done: Vec<Event>,
-    /// Whether the driver has been told of events in `done` since it last took them.
+    /// Whether the driver has been notified of events in `done` since it last took them.
     signalled: bool,
     threads: Vec<JoinHandle<()>>,
     /// Number of threads that are making a call.

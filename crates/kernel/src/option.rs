@@ -139,7 +139,7 @@ impl OptionRow {
     }
 
     /// Returns the protocol that a socket needs for the option. TCP options count as IPv4 options,
-    /// because IPv6 sockets accept those, too.
+    /// because IPv6 sockets accept those as well.
     pub fn protocol(&self) -> Option<Ip> {
         match self.level {
             SOL_IP | SOL_TCP => Some(Ip::V4),
@@ -410,7 +410,7 @@ unsafe impl PlainIntegers for u32 {}
 unsafe impl<const N: usize> PlainIntegers for [u32; N] {}
 // SAFETY: every bit pattern is an array of integers.
 unsafe impl<const N: usize> PlainIntegers for [u8; N] {}
-// SAFETY: the three fields are integers of four bytes.
+// SAFETY: all three fields are 4-byte integers, so every bit pattern is valid.
 unsafe impl PlainIntegers for libc::ucred {}
 
 fn get_value<T: PlainIntegers>(

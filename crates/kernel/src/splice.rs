@@ -14,8 +14,8 @@ use rustix::pipe::{SpliceFlags, fcntl_getpipe_size, fcntl_setpipe_size};
 /// # Errors
 /// Fails if the descriptor is not a pipe.
 pub fn resize(pipe: BorrowedFd<'_>, bytes: usize) -> Result<usize> {
-    // The call fails if the user's pipes would exceed `pipe-user-pages-soft`, or this pipe
-    // `pipe-max-size`.
+    // The call fails if the user's pipes would then exceed `pipe-user-pages-soft`, or if the
+    // capacity exceeds `pipe-max-size`.
     _ = fcntl_setpipe_size(pipe, bytes);
     fcntl_getpipe_size(pipe)
 }

@@ -33,7 +33,7 @@ pub struct RingId {
     pub registered: bool,
 }
 
-/// The options of a wait.
+/// Options for a wait.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EnterArg {
     /// The longest wait.

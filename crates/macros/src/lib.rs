@@ -35,7 +35,7 @@ fn expanded(
 /// Where a macro cannot be expanded, and why.
 type Refusal = (Span, String);
 
-/// The arguments of an attribute: settings of the runtime, such as `task_budget = 64`. Each is a
+/// The arguments of an attribute: runtime settings, such as `task_budget = 64`. Each is a
 /// method of `annulus::Builder`, so this crate need not know them.
 #[derive(Default)]
 struct Settings {

@@ -24,7 +24,7 @@ const COMMON_FLAGS: SetupFlags =
 /// Flags that every ring without SQ polling uses.
 const UNPOLLED_FLAGS: SetupFlags = COMMON_FLAGS.union(SetupFlags::TASKRUN_FLAG);
 
-/// The flags to try, from those of the newest kernel to those of the oldest with buffer rings. The
+/// The flags to try, from the newest kernel to the oldest one with buffer rings. The
 /// builder tries the next set only after `EINVAL`.
 const FLAG_CANDIDATES: [SetupFlags; 3] = [
     UNPOLLED_FLAGS

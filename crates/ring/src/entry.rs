@@ -65,7 +65,7 @@ impl Entry {
         Self { opcode, fd: fd.raw(), ..Self::default() }
     }
 
-    /// Sets `user_data`, which the completions of the entry return.
+    /// Sets `user_data`, which each completion of the entry contains.
     #[inline]
     pub fn user_data(self, user_data: u64) -> Self {
         Self { user_data, ..self }
@@ -102,7 +102,7 @@ impl SafeEntry {
         Self(entry)
     }
 
-    /// Sets `user_data`, which the completions of the entry return.
+    /// Sets `user_data`, which each completion of the entry contains.
     #[inline]
     pub fn user_data(self, user_data: u64) -> Self {
         Self(self.0.user_data(user_data))

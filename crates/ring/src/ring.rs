@@ -519,8 +519,8 @@ impl Iterator for Completions<'_> {
 impl Drop for Completions<'_> {
     #[inline]
     fn drop(&mut self) {
-        // Release pairs with the kernel's acquire load of `head`: it reuses a slot only after the
-        // reads above.
+        // Release orders the reads above before this store. The kernel reads `head` before it
+        // reuses a slot (a control dependency, which release pairs with).
         self.queue.shared_head.store(self.queue.head, Ordering::Release);
     }
 }

@@ -106,7 +106,7 @@ impl SimBuilder {
         self
     }
 
-    /// Records the trace as text, too; see [`Sim::trace_lines`].
+    /// Records the trace as text as well; see [`Sim::trace_lines`].
     pub fn trace_text(mut self) -> Self {
         self.text = true;
         self

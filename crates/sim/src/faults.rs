@@ -41,8 +41,8 @@ faults! {
     EndsBadly,
     /// A cancelled operation completes before the cancel does.
     CancelSecond,
-    /// A cancel is too late: it fails with EALREADY or ENOENT, and a target that is ready completes
-    /// normally.
+    /// A cancel comes too late and fails with EALREADY or ENOENT. A target that is ready completes
+    /// normally first; one that is still in flight afterwards is cancelled anyway.
     CancelLost,
     /// Deferred work runs in a different order, except on the same socket. epoll reports edges in a
     /// different order.

@@ -1,5 +1,5 @@
-//! Messages between processes of annulus on different machines: a length followed by JSON, with
-//! limits on size and time.
+//! Messages between annulus processes on different machines: a length followed by JSON, with limits
+//! on size and time.
 
 use annulus_load::clock;
 use serde::Serialize;
@@ -11,7 +11,7 @@ use std::time::Duration;
 /// The size of the length before a message.
 const LENGTH_BYTES: usize = 4;
 
-/// Why no message could be read.
+/// Why a message could not be read or written.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum FrameError {
     /// The peer has closed the connection.

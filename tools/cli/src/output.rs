@@ -167,7 +167,7 @@ pub(crate) fn print_clap(said: &clap::Error) -> io::Result<()> {
     stdout.flush()
 }
 
-/// Converts an error of writing to standard output: a broken pipe becomes [`StdoutClosed`].
+/// Converts the result of a write to standard output: a broken pipe becomes [`StdoutClosed`].
 pub(crate) fn check_print(written: io::Result<()>) -> Result<()> {
     match written {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Err(StdoutClosed.into()),

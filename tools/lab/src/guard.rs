@@ -34,7 +34,7 @@ pub(crate) fn add(group: u32) {
     send('+', group);
 }
 
-/// Removes a process group after it was killed and before its id can be reused.
+/// Removes a process group after it has been killed, before its id can be reused.
 pub(crate) fn remove(group: u32) {
     send('-', group);
 }

@@ -57,7 +57,8 @@ fn lines(pipe: ChildStdout) -> Receiver<String> {
     let (sender, lines) = mpsc::channel();
     thread::spawn(move || {
         let mut all = BufReader::new(pipe).lines().map_while(io::Result::ok);
-        // Ends at the end of the pipe, or when the receiver is dropped.
+        // Ends at the end of the pipe, at an error such as invalid UTF-8, or once the receiver has
+        // been dropped.
         all.try_for_each(|line| sender.send(line))
     });
     lines

@@ -17,7 +17,8 @@ use crate::process_tree::{self, Tree, of_threads, tasks};
 pub struct Usage {
     /// Time on a core, user and kernel, in ns.
     pub cpu_ns: u64,
-    /// How often a thread was scheduled on a core: every context switch to it, voluntary or not.
+    /// Number of times that a thread was scheduled on a core: every context switch to it, voluntary
+    /// or not.
     pub switches: u64,
 }
 

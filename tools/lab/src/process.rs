@@ -223,13 +223,14 @@ impl Process {
         Err(self.error(format!("ended ({status})")))
     }
 
-    /// Returns the error that the process has ended, if it ends soon, and this error otherwise.
-    /// Either has the last line of the output.
+    /// Returns an error saying that the process has ended, if it ends within [`TERM_TIMEOUT`], and
+    /// otherwise an error with the message `why`. Both include the last line of the output, if
+    /// any.
     pub(crate) fn error_or_end(&mut self, why: &str) -> ProcessError {
         self.check(TERM_TIMEOUT).err().unwrap_or_else(|| self.error(why.into()))
     }
 
-    /// Returns this error with the last line of the output.
+    /// Returns an error with the message `why` and the last line of the output, if any.
     pub(crate) fn error(&self, why: String) -> ProcessError {
         let finished = self
             .output
@@ -353,7 +354,7 @@ pub(crate) mod tests {
         let pid = process.pid();
         drop(process);
         assert!(is_gone(pid));
-        // The sleeping child held the pipe, too, so the end of the pipe means that no child is
+        // The sleeping child also held the pipe, so the end of the pipe means that no child is
         // left.
         assert_eq!(stdout.read(&mut [0; 1]).expect("the output cannot be read"), 0);
     }

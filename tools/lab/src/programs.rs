@@ -26,7 +26,7 @@ pub struct Definition {
     /// The numbers in an answer that must be above 0.
     pub(crate) required: &'static [&'static str],
     pub(crate) layout: Layout,
-    /// The duration of slices, in usual and in quick runs, if it can be chosen.
+    /// The duration of slices in normal runs and in quick runs; `None` if it cannot be chosen.
     pub(crate) slices: Option<[Duration; 2]>,
     /// The job of a cell, the timeout of the answer, and roughly how long the job takes.
     pub(crate) job: fn(&Cell, Duration) -> (String, Duration, Duration),

@@ -20,8 +20,8 @@ pub fn remove_all() {
     directories().iter().for_each(|directory| _ = fs::remove_dir_all(directory));
 }
 
-/// Removes the scratch directories of processes that have ended, except those of other users, which
-/// it may not remove.
+/// Removes the scratch directories of processes that have ended, except other users' directories,
+/// which it may not remove.
 fn remove_stale(parent: &Path) {
     let is_left = |name: &str| {
         let pid = name.strip_prefix(PREFIX).and_then(|rest| rest.split_once('-'))?.0;

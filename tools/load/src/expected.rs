@@ -10,7 +10,7 @@ use std::str::FromStr;
 /// The body that a reply should have. Other bodies count as errors.
 ///
 /// The text form is the body itself, `length:N`, `regex:EXPRESSION` or `sha256:HEX`. Write `text:`
-/// before a body that itself starts with one of these prefixes.
+/// before a body that starts with one of these prefixes or with `text:`.
 ///
 /// ```
 /// use annulus_load::Expected;
@@ -227,5 +227,6 @@ mod tests {
             assert!(error.contains(part) && error.lines().count() == 1, "{text}: {error}");
         }
         assert_eq!("http://a".parse(), Ok(Expected::Text(b"http://a".to_vec())));
+        assert_eq!("text:text:a".parse(), Ok(Expected::Text(b"text:a".to_vec())));
     }
 }

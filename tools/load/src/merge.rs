@@ -51,7 +51,7 @@ impl PartResult {
 
 impl Recording {
     /// Merges the results of the parts of a run into one recording. Latencies and counts are added
-    /// up per interval, so the sums are exact. The measured time is that of the longest part.
+    /// up per interval, so the sums are exact. The measured time is the longest part's.
     ///
     /// If parts are missing, the first warning says that the result is partial.
     pub fn merge(plan: &Plan, parts: &[PartResult]) -> Recording {

@@ -5,7 +5,7 @@
 //! position, and each message is the next part of the pattern. Any number of messages is therefore
 //! one slice to send and one to compare with. Up to 65,519 connections start at different
 //! positions, and so do up to 65,519 consecutive messages of a connection. Bytes that are shifted
-//! by the size of a buffer (a power of two) are at a different position, too. A stamp at the start
+//! by the size of a buffer (a power of two) are also at a different position. A stamp at the start
 //! of a fixed text would not reveal stale bytes after it.
 
 use fastrand::Rng;

@@ -19,8 +19,9 @@ const MARGIN: f64 = 14.0;
 const AXIS_ENDS: [f64; 2] = [24.0, 366.0];
 const LEGEND_X: f64 = 386.0;
 const LINE_HEIGHT: f64 = 17.0;
-/// The distances from the top of a row to its text, to its first mark and to the first lane of other
-/// marks. Marks with similar values are in different lanes, so that they do not hide each other.
+/// The distances from the top of a row to its text, to its first mark and to the first lane of
+/// other marks. Marks with similar values are in different lanes, so that they do not hide each
+/// other.
 const ROW_TEXT_Y: f64 = 13.0;
 const FIRST_MARK_Y: f64 = 26.0;
 const LANES_Y: f64 = 38.0;
@@ -44,8 +45,8 @@ const STYLE: &str = "\
 .worse{fill:#ff9d5c;stroke:#ff9d5c}.undecided{fill:#14161a;stroke:#8d95a0}.void{fill:#14161a;stroke:#f283bb}.plain{fill:#a1a8b3;stroke:#a1a8b3}}\
 @media print{*{print-color-adjust:exact;-webkit-print-color-adjust:exact}}";
 
-/// A chart of ratios on a logarithmic axis. Unlike the charts of a [`Page`](crate::Page), it has its
-/// own background and colours, which follow the reader's choice of light or dark.
+/// A chart of ratios on a logarithmic axis. Unlike the charts of a [`Page`](crate::Page), it has
+/// its own background and colours, which follow the reader's choice of light or dark.
 #[derive(Clone, Debug)]
 pub struct MarkChart {
     /// The title, at the top of the picture.
@@ -102,7 +103,7 @@ pub enum Tone {
     Same,
     /// The ratio is higher than 1.
     Worse,
-    /// The interval is too wide to tell.
+    /// The interval is too wide to tell, or is missing.
     Undecided,
     /// Nothing can be compared.
     Void,

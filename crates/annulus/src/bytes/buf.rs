@@ -7,7 +7,7 @@ use std::ops::{Bound, Deref, DerefMut, RangeBounds};
 
 /// Owned bytes that can be written to a file or sent. They convert into a [`Chunk`](crate::Chunk),
 /// by `From` or by [`Chunk::from_buf`](crate::Chunk::from_buf), and a chunk can be written to a
-/// file, too.
+/// file as well.
 ///
 /// ```
 /// use annulus::fs::{self, File, IoBuf};

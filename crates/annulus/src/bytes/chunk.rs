@@ -24,7 +24,7 @@ const CHUNK_OVERHEAD_BYTES: usize = 64;
 /// [`Lease`], [`SharedBytes`], vectors, strings, boxes, `Arc` and `Rc` of bytes or text, static
 /// bytes and text, `Cow` of these, `Bytes` (feature `bytes`), and slices of file buffers. All of
 /// these, and the chunk itself, implement [`IoBuf`](crate::fs::IoBuf), so they can be written to
-/// files, too. [`from_owner`](Self::from_owner) converts other types.
+/// files as well. [`from_owner`](Self::from_owner) converts other types.
 ///
 /// ```
 /// use annulus::Chunk;

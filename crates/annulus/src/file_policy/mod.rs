@@ -48,7 +48,7 @@ const MIN_STALL_GAP: Duration = Duration::from_millis(8);
 /// Under every policy, calls that may wait for a server leave the loop: those on network file
 /// systems, FUSE, automounts, and any file system type that is not known to be local. They run on
 /// separate threads, a few per mount, so that a server that no longer answers blocks neither the
-/// loop nor calls on other mounts. Closing such a file runs there, too.
+/// loop nor calls on other mounts. Closing such a file also runs there.
 ///
 /// ```
 /// use annulus::fs::{OpenOptions, Policy};

@@ -72,7 +72,8 @@ pub(crate) struct Start {
 #[derive(Default)]
 pub(super) struct Places {
     pub(super) known: Devices,
-    /// `None` until the list is needed, or if it cannot be read. Every place is then unknown.
+    /// `None` until the list is first needed, and while it cannot be read. Without it, the place of
+    /// every path is unknown.
     mounts: Option<Mounts>,
     working_dir: Vec<u8>,
     /// The turns in which the mounts and the working directory were last read.

@@ -189,9 +189,12 @@ impl RangeCopy<'_> {
         ended.map(|()| written as u64)
     }
 
-    /// Copies data and leaves out holes, up to `limit`. Returns false if nothing is left to copy
-    /// because the limit has been reached or the source has ended. If it returns true, the caller
-    /// copies the rest without looking for holes.
+    /// Copies the data up to `limit`, and leaves out holes. Returns false if the limit has been
+    /// reached, or if a read has found the end of the source.
+    ///
+    /// Returns true if the caller must continue without looking for holes: the file system does not
+    /// report them, or the source ended in a hole before `limit`, so that only bytes appended since
+    /// then can follow.
     async fn sparsely_up_to(
         &mut self,
         limit: u64,

@@ -73,7 +73,8 @@ impl Dir {
     /// Opens a directory.
     ///
     /// # Errors
-    /// `NotFound`, `NotADirectory`, `PermissionDenied`, …; or outside a runtime.
+    /// `NotFound`, `NotADirectory`, `PermissionDenied`, or another error of the system. Also fails
+    /// outside a runtime.
     pub async fn open(path: impl AsRef<Path>) -> io::Result<Self> {
         Self::working()?.open_dir(path).await
     }
@@ -494,7 +495,7 @@ impl DirBuilder {
     /// Creates the directory. A relative path starts from the working directory.
     ///
     /// # Errors
-    /// The errors of [`Dir::create_dir`] and [`Dir::create_dir_all`]; or outside a runtime.
+    /// The errors of [`Dir::create_dir`] and [`Dir::create_dir_all`]. Also fails outside a runtime.
     pub async fn create(&self, path: impl AsRef<Path>) -> io::Result<()> {
         let (dir, path) = (Dir::working()?, path.as_ref());
         if self.recursive {

@@ -341,7 +341,7 @@ impl File {
     /// Returns the metadata of the file.
     ///
     /// # Errors
-    /// The system's error; or outside a runtime.
+    /// The system's error. Also fails outside a runtime.
     pub async fn metadata(&self) -> io::Result<Metadata> {
         let args = Stat { path: c"".into(), flags: AT_EMPTY_PATH, stat: Box::default() };
         let (answer, Stat { stat, .. }) = self.site(Class::Query, 0, false).make(args).await;

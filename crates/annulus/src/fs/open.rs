@@ -469,7 +469,8 @@ impl Dir {
     }
 
     /// Determines the place of a path, which decides where calls on it are made. If the place is
-    /// not known yet, a thread opens the path's directory.
+    /// not known yet, a thread opens the path's directory to find it; if that fails, the place is
+    /// unknown. If files are simulated, an unknown path is on the default device.
     pub(super) async fn locate(&self, path: &Path) -> Place {
         let entry = self.entry(path);
         match self.core().inline_policy.place_of(self.start(), entry) {

@@ -67,7 +67,7 @@ const MAX_PIECE_BYTES: usize = 64 * 1024;
 ///   accepted is lost.
 ///
 /// # Errors
-/// The errors of reading and of writing. An error of the source is returned after the bytes before
+/// Errors from reading and writing. An error of the source is returned after the bytes before
 /// it have been accepted, so it is delayed while the sink's peer does not read. If writing to a
 /// file fails, its cursor is after the written bytes, and so is the cursor of a source file. If the
 /// source is a stream, the rest of the piece that was received last is lost.

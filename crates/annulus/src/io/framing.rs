@@ -83,7 +83,7 @@ impl<R: AsyncRecv> Lines<R> {
     /// Cancel-safe: nothing is consumed until the whole line has arrived.
     ///
     /// # Errors
-    /// The errors of receiving. `InvalidData` for a line that is longer than the limit: the line
+    /// Errors from receiving. `InvalidData` for a line that is longer than the limit: the line
     /// stays in the stream, and [`skip_until`](AsyncRecv::skip_until) skips it. `InvalidData` also
     /// for a line that is not UTF-8: the next call continues after that line.
     pub async fn next_line(&mut self) -> io::Result<Option<String>> {

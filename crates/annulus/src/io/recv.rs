@@ -60,17 +60,18 @@ use std::task::{Context, Poll, ready};
     note = "wrap a tokio stream in `io::FromTokio::new` (feature `tokio-io`), and a `futures-io` stream in `tokio_util::compat` first"
 )]
 pub trait AsyncRecv {
-    /// Shows the next bytes in one piece: at least `n` of them, and at least one. At the end of the
-    /// stream it shows fewer, and none if nothing is left. The bytes stay until they are consumed.
+    /// Shows at least `n` of the next bytes in one piece, and at least one byte even if `n` is 0.
+    /// At the end of the stream it shows the bytes that are left, possibly none. The bytes stay
+    /// until they are consumed.
     ///
-    /// Once a call is ready, calls with the same `n` stay ready and show the same bytes until
-    /// [`consume`](Self::consume) is called, also at the end of the stream. Code may therefore
-    /// inspect the same bytes several times in one poll. Streams of this crate have one exception:
-    /// a task that calls it very often without consuming anything may have to wait until its
-    /// [budget](crate::Builder::task_budget) is renewed.
+    /// Once a call has been ready, further calls with the same `n` are ready as well and show the
+    /// same bytes until [`consume`](Self::consume) is called. This holds at the end of the stream
+    /// too. Code may therefore inspect the same bytes several times in one poll. There is one
+    /// exception for the streams of this crate: a task that calls this very often without consuming
+    /// anything may have to wait until its [budget](crate::Builder::task_budget) is renewed.
     ///
     /// # Errors
-    /// The errors of receiving. Bytes that arrived before the error stay.
+    /// Errors from receiving. Bytes that arrived before the error stay.
     fn poll_fill_at_least(&mut self, cx: &mut Context<'_>, n: usize) -> Poll<io::Result<&[u8]>>;
 
     /// Drops the first `n` of the bytes that were shown last. If the end was shown, the next call
@@ -337,8 +338,8 @@ pub trait AsyncRecv {
         framing::read_line(self, line, limit).await
     }
 
-    /// Returns the lines of the stream without their line ends; see [`Lines`]. A line has at most
-    /// `limit` bytes, including its end.
+    /// Returns the lines of the stream without their line endings; see [`Lines`]. A line of more
+    /// than `limit` bytes, including its ending, is an error.
     fn lines(self, limit: usize) -> Lines<Self>
     where
         Self: Sized,

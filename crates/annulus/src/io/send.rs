@@ -41,7 +41,7 @@ pub trait AsyncSend {
     /// Pending while none can be accepted.
     ///
     /// # Errors
-    /// The errors of sending, including errors from sending bytes that were accepted earlier.
+    /// Errors from sending, including those for bytes that were accepted earlier.
     fn poll_write(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>>;
 
     /// Returns `Ready` once the accepted bytes will be sent without further calls. Sockets and

@@ -51,8 +51,8 @@ pub(super) struct Transfer {
     limit: u64,
     /// Whether bytes have been accepted since the last flush.
     unflushed: bool,
-    /// May be set when the source has to wait. The streams then pass on new bytes without waking
-    /// the task.
+    /// The link between two streams of this crate, made when the source has to wait. New bytes are
+    /// then passed on without waking the task.
     link: Option<Link>,
 }
 

@@ -222,7 +222,7 @@ fn allowance(limit: usize, total: usize) -> usize {
 }
 
 /// Returns the bytes that receives may deliver until the next measurement: half of the free bytes,
-/// because queued sends take memory, too.
+/// because queued sends also take memory.
 fn budget(limit: usize, total: usize) -> ReceiveBudget {
     let bytes = (limit.saturating_sub(total) / 2).max(MIN_RECEIVE_BUDGET_BYTES);
     ReceiveBudget { bytes, is_tight: total > limit / 2 }

@@ -80,8 +80,9 @@ impl ConnectOptions {
         self
     }
 
-    /// Sets the local address, which the system chooses by default. The system always chooses the
-    /// port. Several local addresses allow more connections to one peer than there are ports.
+    /// Sets the local IP address, which the system chooses by default, and lets the system choose
+    /// the port. To set the port too, use [`bind`](Self::bind). With connections from several local
+    /// addresses, a host can have more connections to one peer than there are ports.
     pub fn source(self, address: IpAddr) -> Self {
         self.bind(SocketAddr::new(address, 0))
     }

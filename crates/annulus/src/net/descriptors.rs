@@ -29,8 +29,8 @@ pub(super) fn borrow_unowned<'a>(core: &Core, socket: &'a NewFd) -> BorrowedFd<'
 macro_rules! as_fd {
     ($($type:ident $($more:literal)?)+) => {$(
         /// Exposes the descriptor for options and calls that this crate lacks. It stays open while
-        /// it is borrowed. Do not read from it, write to it or make it blocking: this handle would
-        /// lose bytes, or bytes would be reordered.
+        /// it is borrowed. Do not read from it or write to it, because this handle would lose or
+        /// reorder bytes, and do not make it blocking.
         ///
         $(#[doc = $more])?
         ///
@@ -131,7 +131,7 @@ pub(super) fn unconnected(socket: OwnedFd) -> io::Result<(Rc<Core>, NewFd, bool)
     Ok((core, socket, family == AddressFamily::INET))
 }
 
-/// Implements `from_std`, and `TryFrom` for a descriptor and for the standard library's type. The
+/// Implements `from_std`, which takes the standard library's type, and `TryFrom<OwnedFd>`. The
 /// expression at the end of each row builds the type from the result of [`taken`].
 macro_rules! from_descriptor {
     ($($type:ident, $std:ty, $what:literal: $families:ident $kind:ident $listens:literal, $make:expr;)+) => {$(

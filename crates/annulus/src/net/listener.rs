@@ -29,7 +29,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-/// Options of a TCP listener.
+/// Options for a TCP listener.
 ///
 /// ```
 /// use annulus::net::{ConnectionLimit, ListenOptions};

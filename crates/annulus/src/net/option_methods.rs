@@ -28,7 +28,7 @@ macro_rules! options {
             send_buffer_size / set_send_buffer_size: usize = SocketOption::SendBuffer, of_size, size;
         }
     };
-    // Options of TCP.
+    // TCP options.
     (@tcp $how:ident) => {
         option_rows! { plain $how
             /// Whether small sends leave at once (`TCP_NODELAY`). On by default, because otherwise
@@ -50,7 +50,7 @@ macro_rules! options {
             quickack / set_quickack: bool = SocketOption::QuickAck, u32::from, is_on;
         }
     };
-    // Options of IPv4 and IPv6, set for each IP version that the socket uses.
+    // IPv4 and IPv6 options, set for each IP version that the socket uses.
     (@ip $how:ident) => {
         option_rows! { ip $how
             /// Maximum number of hops of sent packets (`IP_TTL`, `IPV6_UNICAST_HOPS`). 64 by
@@ -61,7 +61,7 @@ macro_rules! options {
             tos / set_tos: u8 = SocketOption::Tos, u32::from, byte;
         }
     };
-    // Options of a socket that is bound to an address.
+    // Options for a socket that is bound to an address.
     (@bind $how:ident) => {
         option_rows! { plain $how
             /// Whether several sockets may bind the same address, as multicast receivers do, and
@@ -162,8 +162,8 @@ macro_rules! options {
         /// Sets what happens on close to bytes that the kernel has and the peer has not received
         /// (`SO_LINGER`). With `None`, the default, the kernel continues to send them. With
         /// `Some(Duration::ZERO)`, it discards them and resets the connection, as
-        /// [`TcpStream::abort`](crate::net::TcpStream::abort) does at once. For bytes that are still
-        /// queued in the runtime, see [`Builder::linger`](crate::Builder::linger).
+        /// [`TcpStream::abort`](crate::net::TcpStream::abort) does at once. For bytes that are
+        /// still queued in the runtime, see [`Builder::linger`](crate::Builder::linger).
         ///
         /// # Errors
         /// `InvalidInput` for any other time, because the close would block the thread that long.

@@ -1,4 +1,4 @@
-//! Targets of a connect or bind: addresses, or host names and their look-up.
+//! Targets to connect or bind to: addresses, and host names with their resolution.
 
 use crate::errors;
 use crate::errors::{OpError, Operation};

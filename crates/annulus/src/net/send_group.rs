@@ -73,7 +73,7 @@ pub struct GroupCounts {
     /// Messages that were not queued for a slow member, counted for each member. Messages that
     /// [`SlowMembers::KeepLatest`] removes from a queue are not included.
     pub skipped: u64,
-    /// How often [`SlowMembers::KeepLatest`] has replaced the queue of a member.
+    /// Number of times that [`SlowMembers::KeepLatest`] has replaced a member's queue.
     pub replaced: u64,
     /// Members that were dropped by [`SlowMembers::Disconnect`].
     pub disconnected: u64,

@@ -25,8 +25,8 @@ use std::time::Duration;
 ///
 /// Received bytes are [`Lease`]s on buffers of the runtime; an idle connection holds no buffer.
 /// Queued bytes are sent even if the future of the `send` is dropped. A dropped stream closes once
-/// its queue is empty, at the latest when the runtime's [linger](crate::Builder::linger) is over.
-/// [`abort`](Self::abort) discards the queue.
+/// its queue is empty, at the latest when the runtime's [linger](crate::Builder::linger) time
+/// expires. [`abort`](Self::abort) discards the queue.
 ///
 /// One task at a time may wait to receive, and one to send. [`into_split`](Self::into_split)
 /// gives each direction its own handle.
@@ -63,9 +63,10 @@ impl TcpStream {
     /// Dropping the future cancels all attempts and closes their sockets.
     ///
     /// # Errors
-    /// `ConnectionRefused`, …, with each address that was tried in the message. If no server
-    /// listens and the system has connected the socket to itself, that is `ConnectionRefused`, too.
-    /// The errors of [`lookup_host`](super::lookup_host); or outside a runtime.
+    /// Fails with `ConnectionRefused` or another error of the system; the message lists each
+    /// address that was tried. `ConnectionRefused` is also returned if no server listens and the
+    /// system has connected the socket to itself. Also fails with the errors of
+    /// [`lookup_host`](super::lookup_host), and outside a runtime.
     pub async fn connect(address: impl ToSocketAddrs) -> io::Result<Self> {
         ConnectOptions::new().connect(address).await
     }
@@ -170,8 +171,8 @@ impl TcpStream {
         self.unread.try_read(&self.handle, memory)
     }
 
-    /// Like [`try_read`](Self::try_read), but fills several pieces of memory in order, with all bytes
-    /// that have been received.
+    /// Like [`try_read`](Self::try_read), but fills several pieces of memory in order, with all
+    /// bytes that have been received.
     ///
     /// # Errors
     /// The errors of [`try_read`](Self::try_read), unless some bytes were copied.
@@ -495,7 +496,7 @@ impl TcpStream {
     }
 }
 
-/// Options of the socket.
+/// Socket options.
 impl TcpStream {
     options!(methods: buffer tcp ip quickack keepalive linger error device);
 }

@@ -24,10 +24,10 @@ use std::time::Duration;
 /// A TCP socket that is configured step by step before it [listens](Self::listen) or
 /// [connects](Self::connect).
 ///
-/// [`ListenOptions`](super::ListenOptions) and [`ConnectOptions`](super::ConnectOptions) do the same
-/// in one expression, for several addresses and host names too. Use this type to read an option
-/// back, to set an option of the system that this crate lacks (through [`AsFd`]), or to bind before
-/// it is decided whether the socket listens or connects.
+/// [`ListenOptions`](super::ListenOptions) and [`ConnectOptions`](super::ConnectOptions) do the
+/// same in one expression, for several addresses and host names too. Use this type to read an
+/// option back, to set an option of the system that this crate lacks (through [`AsFd`]), or to bind
+/// before it is decided whether the socket listens or connects.
 ///
 /// Connections that the socket accepts inherit its options. `TCP_NODELAY` is on, as for all sockets
 /// of this crate, and all other options have the system's values; so `SO_REUSEADDR` is off, unlike
@@ -90,8 +90,8 @@ impl TcpSocket {
     /// # Errors
     /// `AddrInUse`, `PermissionDenied` (ports below 1024), …, with the address in the message.
     /// Before it returns `AddrInUse`, it retries for a tenth of a second and blocks the loop, as
-    /// [`ListenOptions::bind`](super::ListenOptions::bind) does. `InvalidInput` for an address of the
-    /// other IP version, or if the socket is bound already.
+    /// [`ListenOptions::bind`](super::ListenOptions::bind) does. `InvalidInput` for an address of
+    /// the other IP version, or if the socket is bound already.
     pub fn bind(&self, address: SocketAddr) -> io::Result<()> {
         let bind = || {
             self.check_version(address)?;
@@ -108,8 +108,8 @@ impl TcpSocket {
     /// [`ListenOptions`](super::ListenOptions::limit).
     ///
     /// # Errors
-    /// `AddrInUse` if another socket listens at the port, with the address in the message; or if the
-    /// runtime has ended. The socket is then closed.
+    /// `AddrInUse` if another socket listens at the port, with the address in the message; or if
+    /// the runtime has ended. The socket is then closed.
     pub fn listen(self, backlog: u32) -> io::Result<TcpListener> {
         if let Err(error) = self.handle.listen(backlog) {
             let local = self.local_addr();
@@ -127,8 +127,8 @@ impl TcpSocket {
     /// Dropping the future cancels the attempt and closes the socket.
     ///
     /// # Errors
-    /// The errors of [`ConnectOptions::connect`](super::ConnectOptions::connect), and `InvalidInput`
-    /// for an address of the other IP version. The socket is then closed.
+    /// The errors of [`ConnectOptions::connect`](super::ConnectOptions::connect), and
+    /// `InvalidInput` for an address of the other IP version. The socket is then closed.
     pub async fn connect(self, address: SocketAddr) -> io::Result<TcpStream> {
         // A connect may fail at once every time, so a retry loop must use budget.
         consume_budget().await;
@@ -158,8 +158,9 @@ impl TcpSocket {
         self.handle.with_fd(|kernel, fd| kernel.local_address(fd)?.to_inet())
     }
 
-    /// Makes the kernel prefer this socket, among listeners that share a port, for connections whose
-    /// packets this CPU handles (`SO_INCOMING_CPU`; kernels before 6.2 ignore it). Off by default.
+    /// Makes the kernel prefer this socket, among listeners that share a port, for connections
+    /// whose packets this CPU handles (`SO_INCOMING_CPU`; kernels before 6.2 ignore it). Off by
+    /// default.
     ///
     /// # Errors
     /// If the system refuses the value.
@@ -168,7 +169,7 @@ impl TcpSocket {
     }
 }
 
-/// Options of the socket. A listener passes them on to the connections that it accepts.
+/// Socket options. A listener passes them on to the connections that it accepts.
 impl TcpSocket {
     options!(methods: buffer tcp ip bind share keepalive linger error device);
 }

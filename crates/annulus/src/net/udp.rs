@@ -206,11 +206,12 @@ impl UdpSocket {
     /// ```
     ///
     /// Cancel-safe: if the future is dropped before it is ready, nothing has been taken. Each held
-    /// datagram keeps a buffer, so choose a limit of at most some hundreds, and drop the leases soon.
+    /// datagram keeps a buffer, so choose a limit of at most some hundreds, and drop the leases
+    /// soon.
     ///
     /// # Errors
-    /// The errors of [`recv_from`](Self::recv_from). If one occurs after another datagram, this call
-    /// returns the datagrams before it, and the next call returns the error.
+    /// The errors of [`recv_from`](Self::recv_from). If one occurs after another datagram, this
+    /// call returns the datagrams before it, and the next call returns the error.
     pub async fn recv_many_from(
         &self,
         datagrams: &mut Vec<(Lease, SocketAddr)>,
@@ -261,8 +262,8 @@ impl UdpSocket {
         self.peek_from(&mut []).await.map(|(_, sender)| sender)
     }
 
-    /// Like [`peek_from`](Self::peek_from), but does not wait. The first call only starts receiving,
-    /// so it shows nothing.
+    /// Like [`peek_from`](Self::peek_from), but does not wait. The first call only starts
+    /// receiving, so it shows nothing.
     ///
     /// # Errors
     /// `WouldBlock` if nothing has been received yet; otherwise the errors of
@@ -402,7 +403,7 @@ impl UdpSocket {
     }
 }
 
-/// Options of the socket.
+/// Socket options.
 impl UdpSocket {
     options!(methods: buffer ip broadcast multicast error device);
     options!(getters: bind share);

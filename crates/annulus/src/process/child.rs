@@ -126,7 +126,7 @@ impl Child {
     /// or is killed if [`kill_on_drop`](super::Command::kill_on_drop) is set.
     ///
     /// # Errors
-    /// The errors of reading the pipes, and the errors of [`wait`](Self::wait).
+    /// Errors from reading the pipes, and the errors of [`wait`](Self::wait).
     pub async fn wait_with_output(mut self) -> io::Result<Output> {
         drop(self.stdin.take());
         let (stdout, stderr) = collect(self.stdout.take(), self.stderr.take()).await?;

@@ -241,7 +241,8 @@ impl Core {
         self.guard.in_owner_process()
     }
 
-    /// Takes the state out. From then on, handles get the error that the runtime has ended.
+    /// Takes the state out. From then on, handles return an error saying that the runtime has
+    /// ended.
     pub(crate) fn take_inner(&self) -> Option<KernelHeld<Inner>> {
         self.set_running(false);
         self.inner.try_borrow_mut().ok()?.take()

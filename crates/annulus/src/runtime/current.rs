@@ -104,7 +104,7 @@ impl Drop for EnterGuard {
         let is_this = |current: &RefCell<Option<Rc<Core>>>| {
             current.borrow().as_ref().is_some_and(|core| Rc::ptr_eq(core, &self.core))
         };
-        // In a destructor of thread-local data, the thread may have no current runtime any more.
+        // In a destructor of thread-local data, the thread may no longer have a current runtime.
         let Ok(is_current) = CURRENT.try_with(is_this) else { return };
         if !is_current || !IS_ENTERED_ONLY.get() {
             if self.core.in_owner_process() && !std::thread::panicking() {

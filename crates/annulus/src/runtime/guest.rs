@@ -197,7 +197,7 @@ impl fmt::Debug for Guest {
 pub(crate) struct Host(RefCell<Option<Waker>>);
 
 impl Host {
-    /// Stores the waker that [`wake`](Self::wake) wakes.
+    /// Sets the waker of the host, for [`wake`](Self::wake).
     pub(super) fn set(&self, waker: &Waker) {
         let is_same = self.0.borrow().as_ref().is_some_and(|host| host.will_wake(waker));
         if !is_same {

@@ -80,7 +80,8 @@ impl Core {
 }
 
 impl Inner {
-    /// Returns all wakers that wait for an event of this runtime, also those of a host's tasks.
+    /// Returns all wakers that wait for an event of this runtime, including wakers of a host's
+    /// tasks.
     pub(super) fn all_waiting(&mut self) -> Vec<Waker> {
         let mut waits = Waits::of_all();
         self.add_waits(&mut waits);

@@ -62,7 +62,7 @@ impl Core {
         }
         self.last_writes.close();
         let Some(mut inside) = self.take_inner() else { return };
-        // A host's tasks outlive the runtime and must be told that it has ended.
+        // A host's tasks outlive the runtime and must learn that it has ended.
         wake_each(inside.all_waiting());
         inside.stop_everything();
         let drained = self.reap(&mut inside, deadline) && self.check_not_broken().is_ok();
@@ -161,8 +161,8 @@ impl Inner {
 }
 
 impl KernelHeld<Inner> {
-    /// Closes the driver. If the kernel certainly no longer uses the memory, frees everything except
-    /// the results of operations that programs define, and returns these.
+    /// Closes the driver. If the kernel certainly no longer uses the memory, frees everything
+    /// except the results of operations that programs define, and returns these.
     fn close(mut self, drained: bool) -> Option<CustomOps> {
         mem::take(&mut self.state.deferred).discard();
         self.state.timers.drain().for_each(dispose);
@@ -323,7 +323,7 @@ mod tests {
         break_next_turn(&runtime);
         assert!(panics(|| drop(runtime)), "the bug was not reported");
         assert!(pool.strong_count() > 0, "the memory was freed");
-        // Shutdown has still refused new tasks and cancelled the spawned one.
+        // Even so, shutdown has refused new tasks and cancelled the spawned one.
         assert!(handle.spawn(async {}).is_err());
         let joined =
             std::pin::Pin::new(&mut tasks[0]).poll(&mut Context::from_waker(Waker::noop()));

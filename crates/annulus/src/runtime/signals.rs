@@ -129,7 +129,8 @@ impl Default for SimulatedSignals {
 }
 
 impl SimulatedSignals {
-    /// Catches a signal from now on. Returns how often it has arrived since it was first caught.
+    /// Catches a signal from now on. Returns the number of times that it has arrived since it was
+    /// first caught.
     pub(crate) fn catch(&self, signal: i32) -> u64 {
         *self.counts.borrow_mut().entry(signal).or_default()
     }

@@ -66,9 +66,9 @@ where
 ///
 /// Threads start when they are needed, at most
 /// [`blocking_threads`](crate::Builder::blocking_threads). Further calls wait for a thread in the
-/// order in which they were made; no call is refused or lost. To shed load instead, take a permit
-/// of a `tokio::sync::Semaphore` with `try_acquire_owned`, and move it into the call. File I/O does
-/// not need this: see [`fs`](crate::fs).
+/// order in which they were made; none is refused because all threads are busy. To shed load
+/// instead, acquire a permit from a `tokio::sync::Semaphore` with `try_acquire_owned`, and move it
+/// into the call. File I/O does not need this: see [`fs`](crate::fs).
 ///
 /// ```
 /// # annulus::run(async {
@@ -79,13 +79,13 @@ where
 ///
 /// If the call panics, the handle returns an error, as for a task. A call that is
 /// [aborted](JoinHandle::abort) before it has begun is not made. One that has begun continues, and
-/// its result is dropped on its thread. If no thread can be started, the handle returns a panic
-/// that says so.
+/// its result is dropped on its thread. If no thread can be started, the handle returns an error
+/// that [is a panic](crate::task::JoinError::is_panic) and says so.
 ///
-/// The end of the runtime drops calls that have not begun, and waits for the others within its
-/// [`shutdown_timeout`](crate::Builder::shutdown_timeout). After that, a remaining call continues
-/// until it returns or the process ends. On a simulated kernel the call is made on the loop, in a
-/// turn of its own, so that the same seed produces the same run.
+/// When the runtime ends, it drops the calls that have not begun, and waits for the others for at
+/// most its [`shutdown_timeout`](crate::Builder::shutdown_timeout). After that, a remaining call
+/// continues until it returns or the process ends. On a simulated kernel the call is made on the
+/// loop, in a turn of its own, so that the same seed produces the same run.
 ///
 /// # Panics
 /// Outside a runtime.

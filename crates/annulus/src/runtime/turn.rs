@@ -268,7 +268,8 @@ impl Inner {
         self.state.timers.next().map(|next| next.duration_since(self.state.now()))
     }
 
-    /// Returns true if sends were started whose events, if any, have not been taken.
+    /// Returns true if some sends have been started but not yet confirmed, by an event or by the
+    /// end of the turn.
     #[inline]
     pub(super) fn has_unconfirmed_sends(&self) -> bool {
         self.streams.turn_lists().has_unconfirmed_sends()

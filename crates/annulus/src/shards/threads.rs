@@ -59,9 +59,10 @@ impl Shards {
         self
     }
 
-    /// Sets the settings of the shards' runtimes: `make` returns those of a shard, given its index,
-    /// and is called on the shard's thread. If one is [locked down](Builder::locked_down), further
-    /// rings are denied to the process once all shards have their rings.
+    /// Configures the shards' runtimes: `make` is called on each shard's thread with the shard's
+    /// index, and returns the builder for its runtime. If any builder is [locked
+    /// down](Builder::locked_down), the process cannot create further rings once all shards have
+    /// theirs.
     pub fn runtime(mut self, make: impl Fn(usize) -> Builder + Send + Sync + 'static) -> Self {
         self.make = Box::new(make);
         self

@@ -16,7 +16,7 @@ struct HostDevice {
     host: IpAddr,
     /// The device without disturbances.
     own: Device,
-    /// The disturbances, by their numbers.
+    /// The current disturbances, each with its number, in the order in which they began.
     disturbances: Vec<(u64, DeviceOverlay)>,
 }
 

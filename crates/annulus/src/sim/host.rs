@@ -45,7 +45,7 @@ impl Program {
     }
 }
 
-/// The error of a host's program.
+/// The error that a host's program has returned.
 #[derive(Debug)]
 struct HostFailed {
     host: String,
@@ -64,7 +64,7 @@ impl Error for HostFailed {
     }
 }
 
-/// Creates the error of a run in which a host's program has failed.
+/// Creates the error that a run returns after a host's program has failed.
 pub(super) fn failed(host: &str, error: Failure) -> io::Error {
     let kind = error.downcast_ref().map_or(ErrorKind::Other, io::Error::kind);
     io::Error::new(kind, HostFailed { host: host.to_owned(), error })

@@ -219,7 +219,7 @@ pub fn run<T, E: From<io::Error>>(
     run_on(&sim, Runtime::builder(), future)
 }
 
-/// Like [`run`], but on a given kernel and with given settings of the runtime, such as the driver:
+/// Like [`run`], but on a given kernel and with given runtime settings, such as the driver:
 ///
 /// ```
 /// use annulus::sim::{Sim, run_on};

@@ -112,7 +112,7 @@ pub(super) struct NetworkState {
     pub(super) pairs: RefCell<Pairs>,
     /// Devices of hosts, and their disturbances.
     pub(super) devices: RefCell<Devices>,
-    /// The disturbances of the run, if any.
+    /// The schedule of random disturbances, if the run has them.
     pub(super) chaos: RefCell<Option<Chaos>>,
     /// The network's random number generator. The kernel has its own.
     pub(super) random: RefCell<Random>,

@@ -1,4 +1,4 @@
-//! Pairs of hosts: the program's settings of the network between them and, kept apart, the
+//! Pairs of hosts: the program's settings for the network between them and, kept apart, the
 //! disturbances of the pair.
 
 use super::{Link, Sim};

@@ -47,7 +47,7 @@ impl Network {
     /// Returns the error of the first program that fails, prefixed with its host's name. It keeps
     /// the kind of that error, if that is an [`io::Error`], and has it as its
     /// [source](std::error::Error::source). A host that [stops](crate::Handle::stop) its runtime
-    /// has failed, too. Other errors are a deadlock, with a list of the events that every task
+    /// has failed as well. Other errors are a deadlock, with a list of the events that every task
     /// waits for (`Deadlock`); a run that takes longer than its [limit](Self::time_limit)
     /// (`TimedOut`); and a network that has no client or has run before (`InvalidInput`).
     ///

@@ -10,8 +10,12 @@ use std::task::Waker;
 ///
 /// A listener with a limit accepts a connection only while a task waits for one and the limit is
 /// not reached. Other connections stay in the kernel's backlog. The listener accepts one connection
-/// at a time, which costs one extra turn per connection. A connection counts from just before it is
-/// accepted until its descriptor is closed, including while it is in transit to another shard.
+/// at a time, which costs one extra turn per connection.
+///
+/// A connection counts from just before it is accepted until its descriptor is closed, including
+/// while it is in transit to another shard. It stops counting earlier if its descriptor leaves the
+/// runtime for good: through `into_std`, or when the socket is taken out of its
+/// [`Parts`](super::Parts).
 ///
 /// Clones share the limit.
 ///

@@ -55,7 +55,7 @@ impl CustomOps {
         let in_flight = CustomOpState::InFlight(None);
         let slot = self.0.insert(CustomOp { opcode: entry.opcode, first: None, state: in_flight });
         state.in_flight += 1;
-        // SAFETY: the caller fulfils this function's contract, which includes that of the driver.
+        // SAFETY: the caller fulfils this function's contract, which includes the driver's.
         unsafe { state.driver.submit_custom(self.token(slot), entry) };
         Ok(slot)
     }

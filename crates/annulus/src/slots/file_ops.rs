@@ -26,7 +26,7 @@ struct FileOp {
 ///
 /// A call starts *in flight*, and its future waits. If the terminal event comes first, the call is
 /// *done*, and its slot is freed once the future has taken the outcome. If the future is dropped
-/// first, the call becomes *abandoned*, and the driver is asked to cancel it. The slot then keeps
+/// first, the call becomes *abandoned*, and the driver cancels it if it can. The slot then keeps
 /// the call's arguments, because the kernel may still use their memory, and is freed at the
 /// terminal event.
 ///

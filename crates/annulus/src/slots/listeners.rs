@@ -343,8 +343,8 @@ impl Listener {
     }
 }
 
-/// Returns true for errors of one connection: those that accept(2) says to treat like `EAGAIN`, and
-/// those of a connection that was aborted, has timed out or is forbidden by a firewall.
+/// Returns true for errors that concern one connection: it was aborted, has timed out or is
+/// forbidden by a firewall, or accept(2) says to treat the error like `EAGAIN`.
 fn ends_one_connection(errno: Errno) -> bool {
     const ONE_CONNECTION: [Errno; 11] = [
         Errno::CONNABORTED,

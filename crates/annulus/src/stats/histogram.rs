@@ -89,9 +89,9 @@ impl Histogram {
         Some(found.map_or(self.max, |(bound, _)| bound.min(self.max)))
     }
 
-    /// Returns the buckets that are not empty, shortest durations first: the longest duration that
-    /// belongs in the bucket, and its count. Durations above 17 minutes are in the last bucket,
-    /// whose bound is [`Duration::MAX`].
+    /// Returns the buckets that are not empty, in ascending order: for each, the longest duration
+    /// that it can hold, and its count. The last bucket also holds all durations above about 17
+    /// minutes, so its bound is [`Duration::MAX`].
     pub fn buckets(&self) -> impl Iterator<Item = (Duration, u64)> {
         let counts = self.counts.iter().copied().enumerate();
         counts.filter(|(_, count)| *count > 0).map(|(bucket, count)| (bound(bucket), count))

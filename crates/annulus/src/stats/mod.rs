@@ -26,7 +26,7 @@ use crate::driver_kind::DriverKind;
 pub use crate::slots::turn_lists::Queues;
 use crate::tasks::Id;
 pub use crate::tasks::Tasks;
-/// A counter with its name and meaning, for code that prints or exports all of them.
+/// A counter with its name, value and description, for code that prints or exports all counters.
 ///
 /// ```
 /// use annulus::stats::Counter;

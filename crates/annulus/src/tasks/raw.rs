@@ -445,7 +445,8 @@ impl<T> JoinRef<T> {
         &self.joinable().join_state
     }
 
-    /// Records that the join handle has been dropped.
+    /// Records that the join handle has been dropped. If the task is done and its outcome was not
+    /// taken, drops the result, or reports the panic to the runtime.
     pub(crate) fn detach(&self) {
         self.joinable().discard(self.join_state().detach());
     }

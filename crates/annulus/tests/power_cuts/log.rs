@@ -238,7 +238,7 @@ impl Known {
     }
 }
 
-/// Runs the broker with its clients. Returns the number of errors that producers were told.
+/// Runs the broker with its clients. Returns the number of errors that producers received.
 fn simulate(seed: u64, mistake: Option<Mistake>) -> io::Result<u64> {
     let sim = Sim::builder(seed).disk(Disk::new(DEVICE)).build();
     let network = Network::on(&sim, seed, Runtime::builder());

@@ -235,7 +235,7 @@ fn full_reader() -> io::Result<(std::os::unix::net::UnixDatagram, SocketAddr)> {
     }
 }
 
-/// Returns how often the loop enters the kernel while nothing can be sent.
+/// Returns the number of times that the loop enters the kernel while nothing can be sent.
 async fn enters_of(pause: Duration) -> u64 {
     let before = counters().expect("not in a runtime").enters;
     sleep(pause).await;

@@ -49,8 +49,8 @@ fn tasks_that_wake_one_another_make_few_system_calls() {
     }
 }
 
-/// Returns how often an always-ready task is polled before another task sees bytes that have
-/// arrived.
+/// Returns the number of times that an always-ready task is polled before another task sees bytes
+/// that have arrived.
 fn polls_until_bytes_are_seen(builder: Builder) -> u32 {
     run_on(builder, async {
         let (ours, mut remote) = std::os::unix::net::UnixStream::pair()?;

@@ -16,9 +16,10 @@ use std::time::Duration;
 use tonic::Status;
 use tower_service::Service;
 
-/// Serves a tonic service, or several as `tonic::service::Routes`, over HTTP/2 with [`Deadlines`].
-/// Awaiting the result runs the server, which has the settings of [`tower::serve`]. tonic's message
-/// size limits apply (4 MB received); each service can change them.
+/// Serves a tonic service, or several combined in `tonic::service::Routes`, over HTTP/2 with
+/// [`Deadlines`]. Awaiting the result runs the server, which has the same settings as
+/// [`tower::serve`]. tonic's limits on the size of messages apply (by default 4 MB for a received
+/// message), and each service can change them.
 ///
 /// ```standalone_crate
 /// use annulus::net::TcpListener;

@@ -197,8 +197,8 @@ pub struct Serve<L: Listen, M, H> {
 impl<L: Listen, M, H> Serve<L, M, H> {
     /// Shuts the server down once this future completes. The listener and connections without a
     /// request are closed at once, the others after the responses to their current requests.
-    /// Upgraded connections are told to end ([`Sessions::shutting_down`]). HTTP/2
-    /// asks the peer to end a connection. If the peer does not, the connection is dropped 5 seconds
+    /// Upgraded connections learn that they should end ([`Sessions::shutting_down`]). HTTP/2 asks
+    /// the peer to end a connection. If the peer does not, the connection is dropped 5 seconds
     /// after its last request, or later while the rest of a response is still being sent.
     pub fn with_graceful_shutdown(mut self, signal: impl Future<Output = ()> + 'static) -> Self {
         self.signal = Some(Box::pin(signal));

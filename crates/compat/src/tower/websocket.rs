@@ -77,9 +77,9 @@ impl<S: Send + Sync> FromRequestParts<S> for WebSocketUpgrade {
 }
 
 impl WebSocketUpgrade {
-    /// Replaces all settings, including the [size of the read buffer](Self::read_buffer_size), which
-    /// is 128 KiB in tungstenite's default settings. To keep it small, use the methods below, or
-    /// set it in `config`.
+    /// Replaces all settings, including the [size of the read buffer](Self::read_buffer_size),
+    /// which is 128 KiB in tungstenite's default settings. To keep it small, use the methods below,
+    /// or set it in `config`.
     pub fn config(mut self, config: WebSocketConfig) -> Self {
         self.config = config;
         self
@@ -181,7 +181,8 @@ impl WebSocketUpgrade {
     where
         F: Future<Output = ()> + 'static,
     {
-        // tungstenite checks the same, but only in the session, after the client got its response.
+        // tungstenite makes the same check, but only once the session starts, after the client has
+        // received its response.
         let WebSocketConfig { write_buffer_size, max_write_buffer_size, .. } = self.config;
         assert!(
             max_write_buffer_size > write_buffer_size,

@@ -7,8 +7,8 @@
 
 /// Number of buffers at the start, and the minimum for small receives.
 const INITIAL_BUFFERS: u32 = 16;
-/// Bytes of large receives that stay in the cache, next to the kernel's copies, until the turn
-/// sends them.
+/// Maximum number of bytes of large receives per turn. With the kernel's copy of them, this much
+/// stays in the cache until the turn sends it.
 const MAX_CACHED_RECEIVE_BYTES: u64 = 320 * 1024;
 
 /// The purpose of buffers, which determines how many the kernel has and how large they are.

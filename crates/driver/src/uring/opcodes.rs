@@ -4,7 +4,7 @@
 use annulus_ring::opcode::{self, MemoryUse, Need, OPERATIONS, Operation};
 use annulus_ring::{Entry, EntryFlags, Probe, SetupError};
 
-/// Returns true if the driver submits an operation.
+/// Returns true if the driver may submit this operation.
 fn is_used(operation: &Operation, zero_copy: bool) -> bool {
     match operation.need {
         Need::Always | Need::Optional => true,

@@ -18,7 +18,8 @@ const SEEK_CUR: u32 = 1;
 ///
 /// Until that event has been taken, everything that the call refers to belongs to the job. The
 /// caller of [`new`](Self::new) guarantees this, so making the call is safe. A job is not `Clone`,
-/// and its event is created only when it has ended.
+/// and its event is created only by [`end`](Self::end), which consumes the job. So no call can use
+/// the memory after the event.
 pub(crate) struct FileJob {
     token: Token,
     call: FileCall,

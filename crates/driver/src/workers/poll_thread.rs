@@ -15,7 +15,7 @@ use rustix::fs::FileType;
 use rustix::io::Errno;
 use std::collections::BTreeMap;
 
-/// A call that waits for its descriptor.
+/// A call that waits for its descriptor to become ready, or that the poll thread is making.
 pub(super) struct PendingCall {
     token: Token,
     /// `None` while the call is running.
@@ -97,7 +97,8 @@ impl WorkerThreads {
         }
     }
 
-    /// Returns the descriptors of the pending calls, or `None` once the workers are closed.
+    /// Ends the cancelled calls, and returns the descriptors that the other calls wait for. Returns
+    /// `None` once the workers are closed.
     fn poll_set(&self) -> Option<PollSet> {
         let mut state = self.state();
         if state.closed {

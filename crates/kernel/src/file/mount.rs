@@ -196,7 +196,7 @@ fn parse(text: &[u8]) -> Vec<Mount> {
 }
 
 /// Parses a line with these fields: mount ID, parent ID, device, root, mount point, options,
-/// optional fields up to a dash, type, source, options of the file system.
+/// optional fields up to a dash, type, source, file system options.
 fn parse_line(line: &[u8]) -> Option<Mount> {
     let mut fields = line.split(|byte| *byte == b' ');
     let number = |field: &[u8]| from_utf8(field).ok()?.parse::<u64>().ok();

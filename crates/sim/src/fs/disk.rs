@@ -286,7 +286,7 @@ impl Disk {
         Ok(self.opens.insert(open) as usize)
     }
 
-    /// Returns the inode that a path starts from: that of its directory, or the root.
+    /// Returns the inode that a path starts from: its directory's, or the root.
     pub(super) fn start_inode(&self, at: &AnchoredPath) -> Result<Ino, Errno> {
         at.dir.map_or(Ok(ROOT_INO), |dir| self.opens.find(dir).map(|it| it.ino).ok_or(Errno::BADF))
     }

@@ -194,8 +194,8 @@ impl Queues {
     #[inline]
     fn word(&self, offset: u32) -> &AtomicU32 {
         debug_assert!(offset as usize + 4 <= self.rings.len());
-        // SAFETY: the offsets are those of the layout above: aligned, inside the mapping, and only
-        // accessed atomically by both sides.
+        // SAFETY: the offsets come from the layout above. They are aligned, inside the mapping, and
+        // only accessed atomically by both sides.
         unsafe { &*self.rings.as_ptr().add(offset as usize).cast::<AtomicU32>() }
     }
 }

@@ -1,5 +1,5 @@
-//! The network and its sockets. It knows nothing about rings and operations, and only records which
-//! sockets have changed.
+//! The network and its sockets. It knows nothing about rings. It does not run operations, which it
+//! knows by their ids, but records which sockets have changed and which timers have expired.
 
 mod connect;
 mod datagram_queue;

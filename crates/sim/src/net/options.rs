@@ -77,7 +77,7 @@ fn row(domain: Domain, option: SocketOption) -> Result<OptionRow, Errno> {
 }
 
 /// Returns an error unless sockets of this family have the options of `ip`. IPv6 sockets also have
-/// those of IPv4.
+/// the IPv4 options.
 pub(super) fn check_protocol(domain: Domain, ip: Ip) -> Result<(), Errno> {
     match (domain, ip) {
         (Domain::Inet6, _) | (Domain::Inet, Ip::V4) => Ok(()),

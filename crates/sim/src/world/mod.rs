@@ -66,7 +66,7 @@ pub(crate) struct World {
     rings: Slab<Ring>,
     epolls: Slab<Epoll>,
     timers: Slab<Timer>,
-    /// How often timers have been set.
+    /// Number of times that timers have been set.
     settings: u64,
     registered: [Option<(u32, FileId)>; REGISTERED_RING_SLOTS],
     /// The time that an `enter` or epoll wait takes.

@@ -47,7 +47,7 @@ pub(crate) struct Figures {
     pub(crate) at: u64,
     /// CPU time in ns.
     pub(crate) cpu: u64,
-    /// How often threads of the processes were scheduled on a core.
+    /// Number of times that threads of the processes were scheduled on a core.
     pub(crate) switches: u64,
     pub(crate) processes: u64,
     pub(crate) resident_bytes: u64,

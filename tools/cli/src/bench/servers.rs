@@ -12,8 +12,8 @@ use clap::Args;
 use std::fs;
 use std::time::Duration;
 
-/// The default minimum and maximum number of rounds. Rounds are added until half the width of the
-/// intervals is at most the margin of the verdict *same*.
+/// The default minimum and maximum number of rounds. A cell gets further rounds, up to the maximum,
+/// until its ratios are known to within ± the margin of the verdict *same*.
 const ROUND_LIMITS: [usize; 2] = [15, 30];
 
 /// How long a slice is measured by default.
@@ -32,9 +32,10 @@ pub(super) struct ServerArgs {
     /// 'wrk -t1 -c {connections} -d {seconds} http://127.0.0.1:{port}/'
     #[arg(long, value_name = "COMMAND")]
     load_command: Vec<String>,
-    /// How to find a number in the output of a --load-command other than wrk, oha, h2load, hey, ab
-    /// and redis-benchmark: rate=, requests=, time=, errors=, mean=, p50=, p99= or p99.9=, and a
-    /// regular expression with one group
+    /// Find a number in the output of a --load-command by a regular expression whose only group is
+    /// the number. The keys are rate, requests, time, errors, refused, mean, p50, p99 and p99.9;
+    /// times may have a unit, such as p99_ms. Not needed for wrk, oha, h2load, hey, ab, gcannon,
+    /// redis-benchmark and annulus load --json -
     #[arg(long, value_name = "KEY=REGEX")]
     parse: Vec<String>,
     /// Connections of the load; each number is a cell [default: 50]
@@ -54,8 +55,8 @@ pub(super) struct ServerArgs {
     /// latencies are mean, p50, p99 and p99.9
     #[arg(long, value_name = "LATENCY<TIME")]
     limit: Option<String>,
-    /// Measure each server on each of these numbers of cores: in its command, {cores} is the number,
-    /// and {cpus} is that many CPUs of the machine, such as 0,1,2. Implies --share-cores
+    /// Measure each server on each of these numbers of cores: in its command, {cores} is the
+    /// number, and {cpus} is that many CPUs of the machine, such as 0,1,2. Implies --share-cores
     #[arg(long, value_name = "COUNT,…", value_delimiter = ',',
           value_parser = clap::value_parser!(u64).range(1..))]
     cores: Vec<u64>,

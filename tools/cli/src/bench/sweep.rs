@@ -65,8 +65,8 @@ fn row(point: &CurvePoint, has_failed: bool) -> Vec<String> {
     row
 }
 
-/// Formats the median factor by which the p99 of the control differs from that of the first server
-/// at the same percentage of the peak.
+/// Formats the median factor by which the control's p99 differs from the first server's at the same
+/// percentage of the peak.
 fn noise(sweep: &SweepReport) -> String {
     let ratios = sweep.curves.iter().filter(|curve| curve.is_control).flat_map(|control| {
         let first = sweep.curves.iter().find(|curve| curve.load == control.load);

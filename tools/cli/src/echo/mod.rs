@@ -346,7 +346,7 @@ impl Plan {
         }
     }
 
-    /// Adds advice to an error of listening.
+    /// Adds advice to an error from listening.
     fn cannot_listen(&self, endpoint: &Endpoint, error: io::Error) -> anyhow::Error {
         if error.kind() == io::ErrorKind::PermissionDenied
             && let Some(first) = endpoint.first_unprivileged_port()

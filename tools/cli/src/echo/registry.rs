@@ -233,7 +233,7 @@ mod tests {
         }
     }
 
-    /// Sweeps once at `now`; returns how often the connection has been asked to close, and aborted,
+    /// Sweeps once at `now`. Returns the number of requests to close the connection, and of aborts,
     /// so far.
     fn sweep(entry: &mut Entry<Rc<FakeConnection>>, why: Sweep, now: Duration) -> (u32, u32) {
         if let Some((connection, act)) = entry.due_action(why, now) {

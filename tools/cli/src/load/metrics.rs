@@ -154,7 +154,8 @@ fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     name.into()
 }
 
-/// Listens, and serves on a thread of its own until the process ends.
+/// Starts a thread that serves the metrics until accepting connections fails or the process ends.
+/// Returns once it listens.
 fn serve(address: &Address, total: &Arc<Mutex<Interval>>) -> Result<()> {
     let addresses = address.resolve()?;
     let total = Arc::clone(total);

@@ -51,7 +51,8 @@ impl Arrivals {
     }
 }
 
-/// Returns the numbers of a sample for groups, each with its size and how often it occurred.
+/// Returns the numbers of a sample for groups, each with its size and the number of times that it
+/// occurred.
 pub(crate) fn together(groups: &[(u64, u64)]) -> impl Iterator<Item = (&'static str, f64)> {
     let mut requests = [0; GROUP_SIZES.len()];
     for &(size, count) in groups {

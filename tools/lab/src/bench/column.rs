@@ -1,8 +1,8 @@
 //! The columns of a report: the numbers of a metric for one contender in one cell.
 //!
-//! To add a column, add a field to `Figure` (which JSON includes), an entry to its CSV numbers, a
-//! variant of `Column`, and the match arms below. Text, CSV, JSON and page are generated from
-//! these.
+//! To add a column, add a field to `Figure` (JSON includes it unless it is skipped), an entry to
+//! `Figure::numbers` for CSV, and a variant to `Column` and to `Column::ALL`. Then fill in the
+//! match arms below, and list the column in the metrics that show it in text.
 
 use annulus_load::stats::{Interval, MISS_PROBABILITY, Ratio, interval};
 use serde::{Deserialize, Serialize};

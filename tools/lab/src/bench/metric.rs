@@ -115,7 +115,7 @@ pub enum Fold {
 /// The minimum rate of a winner, as a multiple of another contender's rate.
 pub const MIN_RATE_RATIO: f64 = 0.97;
 
-/// Returns the metric of operations per second.
+/// Returns the operations-per-second metric.
 pub fn rate() -> Metric {
     Metric {
         noun: "operations/s".into(),
@@ -125,7 +125,7 @@ pub fn rate() -> Metric {
     }
 }
 
-/// Returns the metric of CPU time per operation, in µs.
+/// Returns the metric for CPU time per operation, in µs.
 pub fn cpu() -> Metric {
     Metric {
         noun: "CPU".into(),
@@ -133,7 +133,7 @@ pub fn cpu() -> Metric {
     }
 }
 
-/// Returns the metric of megabytes per second.
+/// Returns the megabytes-per-second metric.
 pub fn megabytes() -> Metric {
     Metric {
         better: Better::Higher,

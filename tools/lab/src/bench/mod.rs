@@ -96,7 +96,7 @@ pub struct Plan {
     /// The name of the bench.
     #[serde(rename = "bench")]
     pub name: String,
-    /// How often each contender is measured in each cell.
+    /// Number of times that each contender is measured in each cell.
     #[serde(flatten)]
     pub rounds: Rounds,
     /// The seed for the order of slices and the payload.

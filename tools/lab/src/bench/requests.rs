@@ -1,4 +1,4 @@
-//! The metrics of requests to servers: latencies, and guards that a winner by CPU time must
+//! Metrics for requests to servers: latencies, and guards that a winner by CPU time must
 //! satisfy.
 
 use super::column::Column;
@@ -17,7 +17,7 @@ pub fn with_ratio() -> Vec<Column> {
     vec![Column::Value, Column::Ratio]
 }
 
-/// Returns the metric of requests per second.
+/// Returns the requests-per-second metric.
 pub fn requests() -> Metric {
     Metric {
         title: "requests/s".into(),

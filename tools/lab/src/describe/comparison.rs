@@ -77,7 +77,7 @@ pub enum Description {
 ///
 /// [[server]]
 /// command = "nginx -e stderr -c {configuration}"
-/// configuration = "a.conf"                 # beside this file; placeholders are replaced in it, too
+/// configuration = "a.conf"                 # next to this file; its placeholders are replaced too
 ///
 /// [[server]]
 /// name = "python"
@@ -85,7 +85,7 @@ pub enum Description {
 /// ready = "Serving HTTP"
 ///
 /// [[load]]
-/// url = "http://127.0.0.1:{port}/4k"       # by `annulus load`
+/// url = "http://127.0.0.1:{port}/4k"       # requested by the built-in client, `annulus load`
 /// connections = [1, 50]
 ///
 /// [site]
@@ -429,7 +429,7 @@ fn metrics(are_visible: bool, is_open: bool, plan: &mut Plan) -> Vec<Metric> {
     vec![rate, cpu, calls, time, p50(), p99(), p99_9(), client_cpu()]
 }
 
-/// Returns the metrics of contenders that read jobs.
+/// Returns the metrics for contenders that read jobs.
 fn job_metrics() -> Vec<Metric> {
     let rate = Metric { role: Role::Guard(MIN_RATE_RATIO), columns: with_ratio(), ..rate() };
     let cpu =
@@ -437,7 +437,7 @@ fn job_metrics() -> Vec<Metric> {
     vec![rate, cpu, p50(), p99(), p99_9()]
 }
 
-/// Returns the metrics of clients. Each reports latencies in its own way, so they decide nothing.
+/// Returns the metrics for clients. Each reports latencies in its own way, so they decide nothing.
 fn client_metrics() -> Vec<Metric> {
     let server = Metric { noun: String::new(), columns: vec![Column::Value], ..cpu() };
     let server = Metric { title: "server CPU µs".into(), format: Format::Significant, ..server };

@@ -43,12 +43,12 @@ pub(super) const UNIX_PREFIX: &str = "unix:";
 /// `{port}` and the keys `port`, `ready`, `configuration` and `module` are then refused.
 ///
 /// Without `peer`, if neither the command nor its configuration has `{port}`, the key `port` sets
-/// the port on which the server listens; if that key is missing, too, the port is looked up among
-/// the sockets of its processes. With the key `ready`, a server is ready only after one of its
-/// outputs contains that text. `variables` are set in its environment.
+/// the port on which the server listens; if that key is missing as well, the port is found
+/// among the sockets of its processes. With the key `ready`, a server is ready only after one of
+/// its outputs contains that text. `variables` are set in its environment.
 ///
 /// With the key `client`, load generators are compared: the command in that key loads this server,
-/// and the client's CPU time counts. The placeholders of that command are those of a
+/// and the client's CPU time counts. That command can contain the placeholders of a
 /// [`Loads`](super::Loads) command, and `{load}`, the name of the load. The program name `annulus`
 /// refers to this program. `parse` says how to read the output of an unknown client.
 #[derive(Clone, Debug, Default, Deserialize)]

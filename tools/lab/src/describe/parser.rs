@@ -43,7 +43,6 @@ enum NumberKind {
     Time,
     /// Requests without a reply, summed over all matches.
     Errors,
-
     /// Replies that refuse the request, summed over all matches.
     Refused,
     /// A latency, with its name in a sample.
@@ -86,7 +85,7 @@ fn base_name(program: &str) -> &str {
 
 impl Parser {
     /// Returns the parser for the output of a command line, like [`choose`](Parser::choose). The
-    /// output of `ssh HOST CLIENT` is that of the client.
+    /// output of `ssh HOST CLIENT` is the client's.
     pub(crate) fn of_command(words: &[String], parse: &[String]) -> Result<Parser> {
         let is_known =
             |word: &&String| KNOWN_CLIENTS.iter().any(|(known, _)| *known == base_name(word));
@@ -231,7 +230,7 @@ impl FoundNumbers {
         ]);
         for (name, number) in &self.latencies {
             // If requests are pipelined, wrk's correction for coordinated omission can leave no
-            // percentiles, and wrk prints 0. Percentiles in whole ms can be 0, too.
+            // percentiles, and wrk prints 0. Percentiles in whole ms can also be 0.
             if *number > 0.0 {
                 sample.set(name, *number);
             }

@@ -52,7 +52,7 @@ pub(crate) fn check(texts: &[String], known: &[&str]) -> Result<()> {
     )
 }
 
-/// Prefixes of words that need a shell. A word such as `A=b` before the program needs a shell, too.
+/// Prefixes of words that need a shell. A word such as `A=b` before the program also needs a shell.
 const SHELL_PREFIXES: [&str; 7] = ["&", "|", ";", ">", "<", "1>", "2>"];
 
 /// Splits a command line into words like a shell.

@@ -83,7 +83,7 @@ fn request_metrics() -> Vec<Metric> {
     ]
 }
 
-/// Returns the metric of datagrams lost in all slices.
+/// Returns the metric for datagrams lost in all slices.
 fn lost_datagrams() -> Metric {
     let lost = Metric::plain("lost", "lost", Formula::number("lost"));
     Metric { format: Format::Whole, fold: Fold::Sum, ..lost }

@@ -1,8 +1,8 @@
 //! The map: what each workload gains, on one page (`annulus bench map`).
 //!
 //! Its rows are data ([`RowDefinition`]): each refers to a cell of another run, in which our best
-//! driver meets tokio, with marks for other programs. The verdicts are those of the run
-//! ([`CellVerdict`]), so that one rule counts everywhere.
+//! driver meets tokio, with marks for other programs. The verdicts are the run's own
+//! ([`CellVerdict`]), so that the same rule applies everywhere.
 
 mod drivers;
 mod picture;
@@ -75,10 +75,10 @@ pub struct MapMark {
     pub kind: MarkKind,
     /// The name of the contender in its run.
     pub contender: String,
-    /// Its cost as a multiple of the cost of the row's `against`. The interval is jointly valid with
-    /// those of all cells of the run.
+    /// Its cost as a multiple of the cost of the row's `against`. The interval is jointly valid
+    /// with the intervals of all cells of the run.
     pub cost: Ratio,
-    /// The verdict of the run on the two.
+    /// The run's verdict on the two.
     pub verdict: Verdict,
 }
 

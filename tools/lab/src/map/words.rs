@@ -4,7 +4,7 @@ use annulus_load::stats::Verdict;
 
 use super::MapRow;
 
-/// Rows up to this ratio are said to need a third or less.
+/// Rows up to this ratio count as needing a third or less.
 const MAX_THIRD: f64 = 1.0 / 3.0;
 
 /// Returns where a third or less is needed, where there is no difference, and where it loses. A row

@@ -52,7 +52,7 @@ impl LoadedRun {
 pub struct WrittenPages {
     /// The pages, the indexes last.
     pub pages: Vec<PathBuf>,
-    /// A line for each file that cannot be read. The index lists these files, too.
+    /// A line for each file that cannot be read. The index also lists these files.
     pub unreadable: Vec<String>,
 }
 

@@ -8,7 +8,7 @@ use crate::bench::{
 };
 use crate::suite::{PUBLISHED_LABEL, TableReport};
 
-/// Distances up to this are marked as good as the best.
+/// Contenders within this distance are marked like the best.
 const MAX_NEAR_BEST: f64 = 1.02;
 
 /// The upper bound of each colour but the last. A cell gets the first colour whose bound its

@@ -178,7 +178,7 @@ impl Results {
         self.finished.as_deref()
     }
 
-    /// Returns how often the run was resumed.
+    /// Returns the number of times that the run was resumed.
     pub fn resumed(&self) -> usize {
         self.resumed
     }

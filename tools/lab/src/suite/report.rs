@@ -61,7 +61,8 @@ pub struct RowReport {
     pub measured: Vec<MeasuredRow>,
 }
 
-/// The figures in a row of one contender, or of several if each column has its own.
+/// The measured figures of a row: all of one contender or, if each column has its own contender, of
+/// several.
 #[derive(Clone, Debug, Serialize)]
 pub struct MeasuredRow {
     /// The contender; `None` if each column has its own.

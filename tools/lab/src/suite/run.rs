@@ -22,7 +22,7 @@ use annulus_load::stats::median;
 /// Roughly how long a quick run may take.
 const QUICK_RUN_TIME: Duration = Duration::from_secs(50);
 
-/// How long servers idle before their memory is read again, in usual and quick runs. Annulus's
+/// How long servers idle before their memory is read again, in normal and quick runs. Annulus's
 /// servers release unused memory sooner.
 const IDLE_TIMES: [Duration; 2] = [Duration::from_secs(60), Duration::from_secs(12)];
 
@@ -39,14 +39,14 @@ pub struct SuitePlan {
     pub cores: Cores,
     /// Whether to shorten the run to about a minute.
     pub quick: bool,
-    /// How often each contender is measured in each cell.
+    /// Number of times that each contender is measured in each cell.
     pub rounds: usize,
     /// The seed for the order of slices and the payload.
     pub seed: u64,
 }
 
 impl SuitePlan {
-    /// Returns the usual duration, or the shorter one in a quick run.
+    /// Returns the normal duration, or the shorter one in a quick run.
     fn time(&self, [usual, quick]: [Duration; 2]) -> Duration {
         if self.quick { quick } else { usual }
     }
@@ -73,8 +73,8 @@ impl SuiteRun {
         &self.suite
     }
 
-    /// Returns the comparison that measures the suite. Adds notes about unknown contenders and cells
-    /// that cannot be measured here.
+    /// Returns the comparison that measures the suite. Adds notes about unknown contenders and
+    /// cells that cannot be measured here.
     ///
     /// # Errors
     /// If no contender or cell is left.
@@ -186,8 +186,8 @@ impl SuiteRun {
         Ok(names)
     }
 
-    /// Returns the cells of connections and bytes. Omits those with more connections than the process
-    /// may open files, with a note about each.
+    /// Returns the cells of connections and bytes. Omits those with more connections than the
+    /// process may open files, with a note about each.
     ///
     /// # Errors
     /// If no cell is left.

@@ -42,7 +42,7 @@ use side_sample::SideSample;
 pub use metric::Metric;
 pub use plans::PlanDifference;
 
-/// Options of [`compare()`].
+/// Options for [`compare()`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Options {
     /// Differences up to this share are ignored: 0.01 is one percent. From 0 to [`MAX_MARGIN`].

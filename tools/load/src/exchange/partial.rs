@@ -50,10 +50,10 @@ impl PartialInput {
         }
     }
 
-    /// Like [`parse`](Self::parse), but for a part that ends with a line, and with an empty line if it
-    /// is longer than [`MAX_PARSED_BYTES`]. It parses again only when a line ends, so a part that
-    /// arrives byte by byte is parsed once per line, and less often if there are many lines. If the
-    /// connection ends, the caller must call [`check_rest`](Self::check_rest) for the rest.
+    /// Like [`parse`](Self::parse), but for a part that ends with a line, and with an empty line if
+    /// it is longer than [`MAX_PARSED_BYTES`]. It parses again only when a line ends, so a part
+    /// that arrives byte by byte is parsed once per line, and less often if there are many lines.
+    /// If the connection ends, the caller must call [`check_rest`](Self::check_rest) for the rest.
     pub(super) fn parse_lines<T>(
         &mut self,
         input: &[u8],
@@ -108,7 +108,7 @@ impl PartialInput {
 mod tests {
     use super::*;
 
-    /// Returns how often a head that arrives in pieces of `size` bytes was parsed.
+    /// Returns the number of times that a head is parsed if it arrives in pieces of `size` bytes.
     fn parses(head: &str, size: usize) -> usize {
         let (mut partial, mut count) = (PartialInput::default(), 0);
         let mut complete = None;

@@ -53,8 +53,8 @@ impl Cookies {
         self.path.extend_from_slice(&path[..end]);
     }
 
-    /// Applies the value of a `Set-Cookie` header of the reply to the latest request: sets a cookie,
-    /// or removes it if it has expired. Ignores a malformed value, as browsers do.
+    /// Applies the value of a `Set-Cookie` header of the reply to the latest request: sets a
+    /// cookie, or removes it if it has expired. Ignores a malformed value, as browsers do.
     pub(crate) fn set(&mut self, header: &[u8]) {
         let Some(cookie) = self.parse(header) else { return };
         let is_same = |known: &Cookie| {
@@ -225,7 +225,7 @@ fn host_and_path(head: &[u8]) -> (&[u8], &[u8]) {
     (host.unwrap_or_default(), path)
 }
 
-/// Parses an HTTP date, or a date in the form of old servers: `Thu, 01-Jan-1970 00:00:00 GMT`.
+/// Parses an HTTP date, or a date as old servers write it: `Thu, 01-Jan-1970 00:00:00 GMT`.
 fn parse_date(text: &str) -> Option<Duration> {
     let date = httpdate::parse_http_date(text)
         .or_else(|_| httpdate::parse_http_date(&text.replace('-', " ")))

@@ -25,7 +25,7 @@ pub struct DataRows {
 }
 
 impl DataRows {
-    /// Parses comma-separated values. Values with commas, quotes or line ends are quoted.
+    /// Parses comma-separated values. Values with commas, quotes or line breaks are quoted.
     ///
     /// # Errors
     /// Fails if a line is invalid, or if there are no rows after the names of the columns.

@@ -89,7 +89,7 @@ impl FieldValues {
         self.number
     }
 
-    /// Returns the number of the request among those of the client, from 1.
+    /// Returns the number of the request among the client's requests, from 1.
     pub(crate) fn number_of_client(&self) -> u64 {
         self.number / self.clients.max(1) + 1
     }
@@ -203,10 +203,10 @@ impl<T> Mix<T> {
         self.sums.iter().map(move |sum| (sum - std::mem::replace(&mut before, *sum)) / total)
     }
 
-    /// Creates a mix with the same weights from the results of `change`.
+    /// Applies `change` to each entry, and keeps the weights and the order.
     ///
     /// # Errors
-    /// Returns the first error of `change`.
+    /// Returns the first error that `change` returns.
     pub fn try_map<U, E>(self, change: impl FnMut(T) -> Result<U, E>) -> Result<Mix<U>, E> {
         let entries = self.entries.into_iter().map(change).collect::<Result<_, _>>()?;
         Ok(Mix { entries, sums: self.sums, is_in_order: self.is_in_order })

@@ -17,7 +17,7 @@ const TEXT_ALPHABET: &[u8; 64] =
 /// |---|---|
 /// | `{n}` | the number of the request, from 0, which no other request of the run has |
 /// | `{client}` | the number of the client, from 0 |
-/// | `{client-n}` | the number of the request among those of its client, from 1 |
+/// | `{client-n}` | the number of the request among its client's requests, from 1 |
 /// | `{client-id}` | a random number of the client; the only field that does not depend on the seed |
 /// | `{random A B}` | a random number from A to B, uniformly distributed |
 /// | `{hex N}` | N random hexadecimal digits |
@@ -129,7 +129,8 @@ impl Template {
         self.push_text(bytes.to_vec());
     }
 
-    /// Appends the `Cookie` header of the client, with its line end, to the head of a request.
+    /// Appends a field to the head of a request: the client's `Cookie` header with its line ending,
+    /// or nothing if no cookie applies.
     pub(crate) fn append_cookies(&mut self) {
         self.parts.push(Part::Cookies);
     }

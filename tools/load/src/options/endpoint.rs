@@ -77,7 +77,7 @@ impl Endpoint {
         matches!(self, Endpoint::Unix(_) | Endpoint::UnixDatagram(_))
     }
 
-    /// Formats one of the endpoint's addresses in the form of the command line.
+    /// Formats one of the endpoint's addresses as it is written on the command line.
     pub fn display_address(&self, address: SocketAddr) -> String {
         match self {
             Endpoint::Udp(_) => format!("{UDP_PREFIX}{address}"),

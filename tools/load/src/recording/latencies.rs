@@ -72,7 +72,7 @@ impl Latencies {
         }
     }
 
-    /// Converts the latencies to a histogram.
+    /// Returns the latencies as an HdrHistogram, which has the same precision.
     pub fn histogram(&self) -> Histogram<u64> {
         let mut histogram = empty_histogram();
         self.buckets.iter().for_each(|&(value, count)| histogram.saturating_record_n(value, count));

@@ -102,7 +102,7 @@ pub struct ServerUsage {
     pub cpu_seconds: f64,
     /// CPU time per response in µs; `None` without responses.
     pub cpu_us_per_request: Option<f64>,
-    /// How often the threads were scheduled on a core.
+    /// Number of times that the threads were scheduled on a core.
     pub switches: u64,
     /// Number of processes at the end.
     pub processes: u64,

@@ -19,7 +19,7 @@ pub(super) struct DueTimes {
     rate: Rate,
     arrivals: Arrivals,
     random: Rng,
-    /// The start of the schedule, in ns of [`crate::clock`].
+    /// The start of the schedule, in nanoseconds on [`crate::clock`].
     origin: u64,
     clients: f64,
     /// Number of requests of all clients that are due before this client's next request.

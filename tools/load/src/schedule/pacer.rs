@@ -17,7 +17,7 @@ pub(crate) enum Claim {
     Full,
 }
 
-/// The times of a request, in ns of [`crate::clock`]: `due` ≤ `ready` ≤ `sent`.
+/// The times of a request, in nanoseconds on [`crate::clock`]: `due` ≤ `ready` ≤ `sent`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RequestTimes {
     /// When the request was due, which is the start of its response time.

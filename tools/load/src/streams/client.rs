@@ -522,7 +522,7 @@ pub(super) struct Activity {
 }
 
 impl Activity {
-    /// Returns how often bytes were sent or received, or the stage changed.
+    /// Returns the number of times that bytes were sent or received, or the stage changed.
     pub(super) fn changes(&self) -> u64 {
         self.changes.get()
     }

@@ -115,7 +115,7 @@ pub(crate) struct ThreadContext<K> {
     pub(crate) is_open: Cell<bool>,
     /// Number of requests that the clients of the thread may still send.
     quota: Cell<u64>,
-    /// When the window closed, in ns of [`crate::clock`].
+    /// When the window closed, in nanoseconds on [`crate::clock`]; `u64::MAX` while it is open.
     pub(crate) closed_at: Cell<u64>,
     /// Limits the number of connects in progress.
     connecting: Semaphore,

@@ -38,7 +38,8 @@ pub(crate) trait ClientKind: Sized + 'static {
         number: usize,
     ) -> impl Future<Output = Result<Self::Opened, Fault>>;
 
-    /// Spawns client `number`. `began`, in ns of [`crate::clock`], is the same on all threads.
+    /// Spawns client `number`. `began`, in nanoseconds on [`crate::clock`], is the same on all
+    /// threads.
     fn start(
         context: &Rc<ThreadContext<Self>>,
         number: usize,
@@ -182,7 +183,7 @@ impl<K: ClientKind> ClientPool<K> {
         let limit = self.context.run.plan.reply_timeout;
         self.clients.iter_mut().for_each(|(task, client)| client.sweep(task, limit));
         if self.context.quota() == 0 {
-            // Wake clients that wait for a due time, so that they end now.
+            // Wake clients that wait until their next request is due, so that they end now.
             self.clients.iter().for_each(|(_, client)| client.on_window_closed());
         }
     }

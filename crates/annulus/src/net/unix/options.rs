@@ -1,4 +1,4 @@
-//! Options of Unix sockets: streams, listeners and datagram sockets.
+//! Options for Unix sockets: streams, listeners and datagram sockets.
 
 use super::super::datagram_handle::DatagramHandle;
 use super::super::listener_handle::retry_while_in_use;
@@ -110,8 +110,9 @@ impl UnixOptions {
     /// connected to it. If more is queued than the runtime's [unsent
     /// limit](crate::Builder::unsent_limit), the datagrams that have waited longest for room are
     /// dropped, and the next send to the same peer fails with `WouldBlock`. The kernel counts
-    /// unread datagrams against [`send_buffer_size`](Self::send_buffer_size). Make it large enough for the
-    /// datagrams in the queues of all peers that do not read (`net.unix.max_dgram_qlen` per peer).
+    /// unread datagrams against [`send_buffer_size`](Self::send_buffer_size). Make it large enough
+    /// for the datagrams in the queues of all peers that do not read (`net.unix.max_dgram_qlen` per
+    /// peer).
     pub fn unordered(mut self, on: bool) -> Self {
         self.datagram.unordered = on;
         self

@@ -261,8 +261,8 @@ pub struct SenderToAll<T>(Vec<Sender<T>>);
 
 impl<T: Clone> SenderToAll<T> {
     /// Sends a clone of the value to every receiver in turn, and waits for those that are full.
-    /// Returns how many received it; dropped receivers are skipped. All receivers get the values of
-    /// one sender in the same order, but not necessarily those of several senders.
+    /// Returns how many received it; dropped receivers are skipped. All receivers get one sender's
+    /// values in the same order, but values of several senders may be interleaved differently.
     ///
     /// If the future is dropped before it is ready, the value has been sent to all receivers before
     /// the one that the future was waiting for.

@@ -7,7 +7,7 @@
 //!    until a task takes them. `outgoing` queues datagrams to send, and `send` starts them at the
 //!    end of the turn.
 //! 2. *Dropped*: the handle is gone. The receive is cancelled and received datagrams are dropped.
-//!    Queued datagrams are still sent until the linger ends.
+//!    Queued datagrams are still sent until the linger time expires.
 //! 3. *Closed*: nothing of the slot is in flight. The descriptor is closed and the slot is free.
 //!
 //! A slot is freed only when it is closed, so the token of an operation in flight always finds its
@@ -152,7 +152,7 @@ impl Datagrams {
         Ok(self.slots.insert_with(|id| DatagramSocket::new(id, fd, format, settings)))
     }
 
-    /// Handles a dropped handle. Queued datagrams are still sent until the linger ends.
+    /// Handles a dropped handle. Queued datagrams are still sent until the linger time expires.
     pub(crate) fn drop_socket(&mut self, state: &mut LoopState, slot: u32) {
         let socket = self.slots.get(slot);
         socket.dropped = true;
@@ -166,7 +166,7 @@ impl Datagrams {
         }
     }
 
-    /// Gives up on unsent datagrams when the linger is over.
+    /// Gives up on unsent datagrams when the linger time expires.
     pub(crate) fn on_linger(&mut self, state: &mut LoopState, id: SlotId) {
         if let Some(socket) = self.slots.find(id) {
             socket.tx.linger = None;

@@ -106,9 +106,9 @@ impl SendState {
     }
 
     /// Returns the maximum number of datagrams in a batch. Ordered Unix datagrams are sent one at a
-    /// time: a second one could find space after the first was refused, and overtake it. Without
-    /// order, a refusal of a Unix datagram says nothing about the next destination, so all are
-    /// sent. On internet sockets, the window limits the batch.
+    /// time: a second one could find space after the first has been refused, and overtake it.
+    /// Without order, a refusal of a Unix datagram says nothing about the next destination, so all
+    /// are sent. On internet sockets, the window limits the batch.
     pub(super) fn batch(&self, domain: Domain) -> usize {
         match (domain, self.unordered) {
             (Domain::Unix, false) => 1,

@@ -97,7 +97,7 @@ impl Stream {
 }
 
 impl Streams {
-    /// Handles a dropped handle. Queued bytes are still sent until the linger ends.
+    /// Handles a dropped handle. Queued bytes are still sent until the linger time expires.
     pub(crate) fn drop_stream(&mut self, state: &mut LoopState, slot: u32) {
         let stream = self.slots.get(slot);
         (stream.dropped, stream.closing) = (true, true);
@@ -121,7 +121,7 @@ impl Streams {
         self.drop_stream(state, slot);
     }
 
-    /// Gives up the queued bytes when the linger is over.
+    /// Gives up the queued bytes when the linger time expires.
     pub(crate) fn on_linger(&mut self, state: &mut LoopState, id: SlotId) {
         if let Some(stream) = self.slots.find(id) {
             stream.tx.linger = None;
@@ -139,7 +139,7 @@ impl Streams {
         }
         if !stream.tx.is_quiet() {
             // The kernel may still read memory of zero-copy sends. The peer sees EOF now. If the
-            // memory is not free when the linger is over, a reset frees it.
+            // memory is not free when the linger time expires, a reset frees it.
             stream.end_when_sent(state);
             return stream.start_linger(state);
         }

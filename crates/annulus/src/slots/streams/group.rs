@@ -58,10 +58,10 @@ impl Stream {
     }
 
     /// Resets the connection once both of its halves have been dropped: discards the queued bytes,
-    /// and ends the receiving half, so that its task finds out.
+    /// and ends the receiving half, which wakes its task.
     pub(crate) fn give_up_half(&mut self, shared: &mut StreamResources, state: &mut LoopState) {
         self.give_up(shared, state);
-        // The peer must see the reset and not EOF.
+        // Counts as ended already, so that no FIN is sent: the peer must see the reset and not EOF.
         (self.tx.ending, self.tx.ended) = (true, true);
         _ = state.driver.kernel().shutdown(self.fd, Shutdown::Read);
     }

@@ -8,7 +8,7 @@
 //!
 //! 1. *Open*: a handle owns it.
 //! 2. *Dropped*: the handle is gone. The receive is cancelled, queued bytes are still sent until
-//!    the linger ends, and the close may wait for bytes that a reset would discard
+//!    the linger time expires, and the close may wait for bytes that a reset would discard
 //!    (`closing_wait`). Or *closing*: the handle waits until the stream can be removed from the
 //!    runtime.
 //! 3. *Closed*: nothing is in flight, and the descriptor is closed or handed over. A slot is freed

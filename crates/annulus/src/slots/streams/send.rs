@@ -116,7 +116,7 @@ impl Stream {
     /// Queues a chunk for sending once the queue is within its bound.
     ///
     /// # Errors
-    /// The error of an earlier send, or `BrokenPipe` after the stream was shut down.
+    /// The error of an earlier send, or `BrokenPipe` after the stream has been shut down.
     #[inline]
     pub(crate) fn poll_enqueue(
         &mut self,
@@ -398,7 +398,7 @@ impl Stream {
     }
 
     /// Retries after a moment, because the system is out of memory. A dropped stream retries until
-    /// its linger ends.
+    /// its linger time expires.
     #[cold]
     pub(super) fn send_later(&mut self, state: &mut LoopState) {
         self.start_linger(state);

@@ -83,8 +83,8 @@ fn client(address: SocketAddr, is_enough: impl Fn() -> bool) -> Vec<Duration> {
     took
 }
 
-/// Serves clients that are all accepted on shard 0 of two. Returns how often connections moved and
-/// how long each request took.
+/// Serves clients that are all accepted on shard 0 of two. Returns the number of times that
+/// connections moved, and the duration of each request.
 pub(crate) fn skewed(
     shards: Shards,
     balanced: bool,

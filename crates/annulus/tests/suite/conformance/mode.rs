@@ -33,7 +33,7 @@ pub(crate) enum Mode {
     GuestOnEpoll,
 }
 
-/// How often a body runs in a simulated mode, each time on another network.
+/// Number of times that a body runs in a simulated mode, each time on another network.
 const SEEDS: u64 = 4;
 
 /// A body, to be run once per seed.

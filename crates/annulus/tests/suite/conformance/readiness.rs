@@ -282,7 +282,7 @@ pub(crate) async fn unix_datagrams_are_taken_by_readiness() -> io::Result<()> {
         assert!(source.is_unnamed());
         assert_eq!(lease[..], n.to_ne_bytes(), "a datagram was lost or reordered");
     }
-    // Connected sockets send and receive without waiting, too.
+    // Connected sockets also send and receive without waiting.
     let (one, other) = UnixDatagram::pair()?;
     assert!(would_block(other.try_recv_from()));
     one.writable().await?;

@@ -59,7 +59,7 @@ pub(crate) async fn socket_connects_with_its_options_from_its_address() -> io::R
 pub(crate) async fn errors_of_a_socket_contain_its_address() -> io::Result<()> {
     let address = own_address();
     let taken = TcpListener::bind(address)?.local_addr()?;
-    // Nobody listens there any more.
+    // No socket listens there now.
     annulus::task::yield_now().await;
     let error = TcpSocket::new_v4()?.connect(taken).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::ConnectionRefused);

@@ -71,7 +71,7 @@ pub(crate) async fn polls_are_measured() -> io::Result<()> {
     }
     let measured = stats().await?;
     let timings = measured.timings.expect("the runtime does not measure");
-    // The polls counted here are those of the answering task. This test's own future is polled by
+    // The polls counted here are the answering task's. This test's own future is polled by
     // the loop, or by the host loop if the runtime is a guest.
     assert!(timings.poll.count() >= 20, "{timings:?}");
     assert!(timings.wake_to_poll.count() >= 20, "{timings:?}");

@@ -81,7 +81,7 @@ fn overlapping_partitions_last_until_the_last_one_ends() -> io::Result<()> {
     })
 }
 
-/// Counts how often a host has started, and knows whether it runs.
+/// Counts the starts of a host, and knows whether it runs.
 struct Counted {
     starts: Cell<u32>,
     runs: Cell<bool>,

@@ -64,8 +64,8 @@ fn a_dropped_stream_gives_up_if_memory_stays_short() {
 }
 
 /// Runs clients that all connect at once and stay for some time. There are fewer of them than
-/// descriptors, but each needs a second descriptor on the server. Returns how often the listener
-/// paused.
+/// descriptors, but each needs a second descriptor on the server. Returns the number of times that
+/// the listener paused.
 async fn connect_all(clients: u32) -> io::Result<u64> {
     let listener = TcpListener::bind("127.0.0.1:7000")?;
     let answered = Rc::new(Cell::new(0));

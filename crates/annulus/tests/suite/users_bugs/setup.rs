@@ -18,7 +18,8 @@ use std::time::Duration;
 /// Completions overflowed at 3000 connections, and some of the connections stalled from then on.
 #[test]
 fn io_uring_302_cq_overflow_at_3000_connections() {
-    // The older kernel posts completions as they occur, and not only when it is asked for them.
+    // The older kernel posts completions as they occur, and not only when the application asks for
+    // them.
     let overflows = [Profile::old(), Profile::current()].map(|profile| {
         let sim = Sim::builder(302).profile(profile).poison(0).build();
         simulate_on(&sim, tiny_queues(), echo_3000()).unwrap()
@@ -45,7 +46,7 @@ fn tiny_queues() -> Builder {
         .stream_buffer_count(4096)
 }
 
-/// Echoes on 3000 connections at once. Returns how often the completion queue overflowed.
+/// Echoes on 3000 connections at once. Returns the number of completion queue overflows.
 async fn echo_3000() -> io::Result<u64> {
     let listener = ListenOptions::new().backlog(3000).bind("127.0.0.1:0")?;
     let address = listener.local_addr()?;

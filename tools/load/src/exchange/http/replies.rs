@@ -22,7 +22,7 @@ enum ReplyState {
     ChunkSize,
     /// In a chunk, with this many bytes left.
     Chunk(u64),
-    /// In the line end after a chunk.
+    /// In the line ending after a chunk.
     ChunkEnd,
     Trailers,
 }

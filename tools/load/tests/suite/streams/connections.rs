@@ -107,7 +107,7 @@ fn measuring_continues_after_a_server_restart() {
     struct RestartingObserver {
         path: PathBuf,
         server: Option<RestartableServer>,
-        /// Responses before the restart, and how often there have been no new ones since.
+        /// Responses before the restart, and the number of reports without new ones since.
         before: (u64, u32),
         is_over: bool,
     }

@@ -160,7 +160,7 @@ fn pipeline_keeps_the_planned_number_of_messages_in_flight() {
         }
     });
     for streams in on_each_driver(5) {
-        // Each run ends with five messages in flight, which are answered, too.
+        // Each run ends with five messages in flight, which are answered as well.
         run_without_errors(plan(address, 2, 100, streams));
     }
 }

@@ -1,9 +1,9 @@
 //! Descriptors that travel with a stream's bytes (`SCM_RIGHTS`).
 //!
 //! A multishot receive returns no control messages. A stream that may receive descriptors therefore
-//! receives one message at a time, into heap memory, and only while a task waits, so that the
-//! descriptors of one message are not mixed up with those of the next. It sends one chunk at a
-//! time; a chunk's descriptors travel with its first byte.
+//! receives one message at a time, into heap memory, and only while a task waits, so that
+//! descriptors of different messages are not mixed up. It sends one chunk at a time; a chunk's
+//! descriptors travel with its first byte.
 #![allow(unsafe_code)]
 
 use super::Carrier;

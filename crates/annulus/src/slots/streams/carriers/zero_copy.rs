@@ -6,8 +6,8 @@
 //! its own, whatever happens to the stream.
 //!
 //! If everything was sent, the chunks move from the queue to that slot at the first event.
-//! Otherwise they stay in the queue until the notification and are then handled like those of any
-//! other send, so that no chunk is partly free. A stream that was given up does not wait for that:
+//! Otherwise they stay in the queue until the notification and are then handled as for any other
+//! send, so that no chunk is partly free. A stream that was given up does not wait for that:
 //! closing it with a reset frees the memory.
 #![allow(unsafe_code)]
 
