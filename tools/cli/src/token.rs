@@ -70,7 +70,7 @@ impl Token {
     }
 
     /// Returns true if `proof` shows that `side` knows the token. Takes the same time for every
-    /// proof.
+    /// proof of the right length.
     fn is_proof(&self, proof: &[u8], protocol: &str, side: Side, nonces: [&Nonce; 2]) -> bool {
         hmac::verify(&self.0, &proven(protocol, side, nonces), proof).is_ok()
     }

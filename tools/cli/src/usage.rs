@@ -51,8 +51,8 @@ pub(crate) fn fail(error: &anyhow::Error) -> ExitCode {
 /// A hint to add to an error that a seccomp filter may have caused.
 const SECCOMP_HINT: &str = ": this process runs under a seccomp filter, such as a container's, which may deny the call; allow it";
 
-/// Returns true if a seccomp filter may have caused the error: it is EPERM or ENOSYS, and this
-/// process has a filter.
+/// Returns true if a seccomp filter may have caused the error: it is EPERM or ENOSYS, this process
+/// has a filter, and the error does not say so already.
 fn hints_at_filter(text: &str, status: &str) -> bool {
     let filtered = status.lines().any(|line| line.split_whitespace().eq(["Seccomp:", "2"]));
     let denied = ["(os error 1)", "(os error 38)"].iter().any(|error| text.contains(error));

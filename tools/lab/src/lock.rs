@@ -47,8 +47,8 @@ impl Lock {
     }
 }
 
-/// Opens the file for reading if it exists: in a directory like `/tmp`, Linux may forbid opening
-/// another user's file with `O_CREAT`, and a lock needs only an open file.
+/// Opens the file for reading if it exists, and otherwise creates it: in a directory like `/tmp`,
+/// Linux may forbid opening another user's file with `O_CREAT`, and a lock needs only an open file.
 fn open(path: &Path) -> io::Result<File> {
     match File::open(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {

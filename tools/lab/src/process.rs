@@ -277,7 +277,7 @@ impl Drop for Process {
     }
 }
 
-/// Kills processes and waits until they have ended.
+/// Kills processes and waits until they have ended, for at most [`TERM_TIMEOUT`] each.
 fn kill(handles: &[OwnedFd]) {
     for handle in handles {
         // Fails only if the process has already ended.

@@ -263,7 +263,7 @@ pub(crate) struct Faults {
 pub(crate) struct FirstRefusal(Arc<OnceLock<String>>);
 
 impl FirstRefusal {
-    /// Keeps the text of a refusal if it is the first one.
+    /// Keeps the text of a refusal if it is the first one, shortened if it is long.
     pub(crate) fn record<T: AsRef<[u8]>>(&self, text: impl FnOnce() -> T) {
         self.0.get_or_init(|| {
             let text = text();

@@ -28,7 +28,7 @@ pub struct OpenFileShortage {
 /// limit if necessary.
 ///
 /// # Errors
-/// Fails if even the hard limit is too low.
+/// Fails if the hard limit is too low, or if the soft limit is too low and cannot be raised.
 pub fn reserve(connections: usize) -> Result<(), OpenFileShortage> {
     let connections = connections as u64;
     let needed = connections.saturating_add(overhead());

@@ -1,7 +1,7 @@
 //! Short text forms of numbers, for labels and tables.
 
 /// Formats a number with thousands separators: without decimals from 100 on, otherwise with at most
-/// three significant digits: `84,120`, `3.14`, `0`.
+/// three significant digits: `84,120`, `3.14`, `0`. A number that is not finite becomes `–`.
 pub fn number(value: f64) -> String {
     if !value.is_finite() {
         return "–".into();

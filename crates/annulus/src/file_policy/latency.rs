@@ -177,7 +177,8 @@ impl LatencyPolicy {
         Self { devices: vec![Device::default()], timed_left: TIMED_CALLS_AFTER_STALL }
     }
 
-    /// Returns the index of the device with this number, and adds the device if it is new.
+    /// Returns the index of the device with this number, and adds the device if it is new. Beyond
+    /// [`MAX_DEVICES`], new devices share the last index.
     pub(crate) fn device(&mut self, number: u64) -> DeviceId {
         let index = self.devices.iter().position(|device| device.number == number);
         let index = index.unwrap_or_else(|| {

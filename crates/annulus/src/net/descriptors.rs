@@ -116,8 +116,8 @@ pub(super) fn listening(socket: OwnedFd) -> io::Result<(Rc<Core>, NewFd)> {
     taken(socket, &wanted).map(|(core, socket, _)| (core, socket))
 }
 
-/// Like [`taken`], but for a TCP socket that neither listens nor is connected. Returns true with it
-/// if it is for IPv4.
+/// Like [`taken`], but for a TCP socket that neither listens nor is connected. Also returns true if
+/// it is for IPv4.
 pub(super) fn unconnected(socket: OwnedFd) -> io::Result<(Rc<Core>, NewFd, bool)> {
     let what = "a TCP socket that is neither listening nor connected";
     let kind = SocketType::STREAM;
@@ -150,8 +150,8 @@ macro_rules! from_descriptor {
         ///
         /// # Errors
         /// `InvalidInput` for a descriptor of another kind, with its actual kind in the message;
-        /// `Unsupported` under a simulated kernel; or outside a runtime. The descriptor is closed
-        /// if the call fails.
+        /// `Unsupported` under a simulated kernel. Also fails outside a runtime. The descriptor is
+        /// closed if the call fails.
         impl TryFrom<OwnedFd> for $type {
             type Error = io::Error;
 

@@ -223,8 +223,8 @@ impl TcpListener {
     ///
     /// # Errors
     /// `InvalidInput` if the descriptor is not a listening TCP socket, with its actual kind in the
-    /// message; `Unsupported` under a simulated kernel; or outside a runtime. The descriptor is
-    /// closed if the call fails.
+    /// message; `Unsupported` under a simulated kernel. Also fails outside a runtime. The descriptor
+    /// is closed if the call fails.
     pub fn from_socket_with_limit(
         socket: OwnedFd,
         limit: Option<ConnectionLimit>,

@@ -329,7 +329,8 @@ impl Builder {
     /// Records histograms of how long turns and polls take and how long woken tasks wait, for
     /// [`Stats::timings`](crate::stats::Stats::timings). Off by default. The histograms cover the
     /// two turns every 100 ms that the [flight recorder](crate::stats::Trace) times in any case, so
-    /// other turns cost nothing extra.
+    /// other turns cost nothing extra. With [`slow_poll`](Self::slow_poll) they cover all turns.
+    /// `false` also removes that limit.
     pub fn measure(mut self, measures: bool) -> Self {
         self.measures = measures;
         self.slow_poll = self.slow_poll.filter(|_| measures);

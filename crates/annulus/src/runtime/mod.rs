@@ -114,8 +114,8 @@ impl Runtime {
 
     /// Makes this the current runtime of the thread until the guard is dropped, so that sockets and
     /// files can be created and tasks spawned outside of [`block_on`](Self::block_on). They make
-    /// progress only within `block_on`, which may be called while the guard exists; until then, what
-    /// would have to wait for the loop returns an error.
+    /// progress only within `block_on`, which may be called while the guard exists; until then,
+    /// what would have to wait for the loop returns an error.
     ///
     /// ```
     /// use annulus::{Runtime, net::{TcpListener, TcpStream}};
@@ -205,7 +205,8 @@ impl std::fmt::Debug for Runtime {
     }
 }
 
-/// Returns the counters of the current runtime's driver, or `None` outside a runtime.
+/// Returns the counters of the current runtime's driver, or `None` outside a runtime and in a
+/// forked child.
 pub fn counters() -> Option<Counters> {
     current::with(|core| core.counters()).flatten()
 }
@@ -217,8 +218,8 @@ pub fn turns() -> Option<u64> {
     current::with(|core| core.turns())
 }
 
-/// Returns the stats of the current runtime, or `None` outside a runtime. Other threads use
-/// [`Handle::stats`].
+/// Returns the stats of the current runtime, or `None` outside a runtime and in a forked child.
+/// Other threads use [`Handle::stats`].
 pub fn stats() -> Option<Stats> {
     current::with(|core| core.stats()).flatten()
 }

@@ -193,7 +193,7 @@ impl Network {
     }
 
     /// Adds a client: a program of the test, which runs once. The run ends when all clients have
-    /// ended, or when one fails or panics.
+    /// ended, or when a client or a host fails or panics.
     ///
     /// # Errors
     /// Returns the same errors as [`host`](Self::host).

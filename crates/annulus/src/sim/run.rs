@@ -243,7 +243,8 @@ impl Network {
         Err(io::Error::new(ErrorKind::TimedOut, self.with_waits(text)))
     }
 
-    /// Lets virtual time pass until the next event, timer or disturbance.
+    /// Lets virtual time pass until the next event, timer or disturbance, or until the time limit.
+    /// Fails with `Deadlock` if none of them can happen.
     fn wait(&self) -> io::Result<()> {
         let disturbance = self.shared.chaos.borrow().as_ref().map(Chaos::next);
         let deadline = self.next_timer().into_iter().chain(disturbance).min();

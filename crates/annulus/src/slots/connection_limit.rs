@@ -15,7 +15,7 @@ use std::task::Waker;
 /// A connection counts from just before it is accepted until its descriptor is closed, including
 /// while it is in transit to another shard. It stops counting earlier if its descriptor leaves the
 /// runtime for good: through `into_std`, or when the socket is taken out of its
-/// [`Parts`](super::Parts).
+/// [`Parts`](crate::net::Parts).
 ///
 /// Clones share the limit.
 ///

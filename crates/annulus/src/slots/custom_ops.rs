@@ -99,8 +99,8 @@ impl CustomOps {
         }
     }
 
-    /// Handles a dropped future: the operation is cancelled, and its memory is kept until the
-    /// terminal event.
+    /// Handles a dropped future. Cancels an operation in flight, and keeps its memory until the
+    /// terminal event. If the operation is done, its result is handled once the borrow has ended.
     pub(crate) fn abandon(&mut self, state: &mut LoopState, slot: u32, kept: Box<dyn AbandonedOp>) {
         let token = self.token(slot);
         let op = self.0.get(slot);

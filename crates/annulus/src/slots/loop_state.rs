@@ -206,7 +206,8 @@ impl LoopState {
         true
     }
 
-    /// Closes a descriptor that has no operation in flight.
+    /// Closes a descriptor that has no operation in flight. At the end of the runtime, an exposed
+    /// descriptor is kept open instead.
     pub(crate) fn close(&mut self, fd: Fd) {
         if !self.exposed.is_empty() && self.keep_if_exposed(fd) {
             return;

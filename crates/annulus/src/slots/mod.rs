@@ -59,8 +59,8 @@ impl Waits {
         Self { keeps_all: true, ..Self::new(Vec::new()) }
     }
 
-    /// Records what the task of `waker` waits for. Does nothing if `waker` belongs to none of the
-    /// tasks.
+    /// Records what the task of `waker` waits for, or keeps the waker if all wakers are wanted.
+    /// Does nothing if `waker` belongs to none of the tasks.
     pub(crate) fn note(&mut self, waker: &Waker, what: impl FnOnce() -> String) {
         if self.keeps_all {
             self.wakers.extend(contained(|| waker.clone()));

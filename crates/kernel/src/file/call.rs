@@ -459,8 +459,9 @@ unsafe fn read_cached(
     usize::try_from(read).map_err(|_| last_error())
 }
 
-/// Opens without waiting for the other end of a named pipe, or for the carrier of a terminal. The
-/// opened file is blocking, unless `O_NONBLOCK` was requested.
+/// Opens without waiting for the other end of a named pipe, or for the carrier of a terminal. It
+/// does wait for another process to release a lease on the file. The opened file is blocking,
+/// unless `O_NONBLOCK` was requested.
 ///
 /// # Safety
 /// The path must be valid, and the directory open or `AT_FDCWD`.

@@ -141,7 +141,8 @@ impl Net {
         }
     }
 
-    /// Delivers a datagram that has arrived, unless a partition separates the addresses.
+    /// Delivers a datagram that has arrived, unless a partition separates the addresses. If there
+    /// is no receiver, the sender may get a report.
     pub(super) fn on_arrival(&mut self, datagram: u32) {
         let mut datagram = self.in_flight.remove(datagram);
         let Some(route) = datagram.route else { return };

@@ -130,7 +130,7 @@ impl World {
     }
 
     /// Posts a completion that is not the last of its operation. Returns false if there is no
-    /// space.
+    /// space, or if the overflow list is not empty.
     #[inline]
     fn post_more(&mut self, ring: u32, completion: Completion) -> bool {
         let posted = self.rings.at_mut(ring).post_more(completion);

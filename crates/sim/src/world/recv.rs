@@ -102,7 +102,8 @@ impl World {
         Received { result: count, count, flags: flags | hint, again }
     }
 
-    /// Returns the size of the next buffer, if there is one.
+    /// Returns the size of the next buffer. Fails with ENOBUFS if the group has none, or if the
+    /// fault occurs.
     pub(super) fn next_buffer_len(&mut self, ring: u32, group: u16) -> Result<usize, Errno> {
         let next = self.rings.at_mut(ring).group(group).and_then(|group| group.next());
         match next {

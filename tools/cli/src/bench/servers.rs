@@ -269,7 +269,8 @@ fn on_cores(servers: &[String], counts: &[u64], available: Option<u64>) -> Resul
     Ok(contenders)
 }
 
-/// Returns the number of CPUs of the machine, also of those that this process may not use.
+/// Returns the number of CPUs of the machine, including those that this process may not use. CPUs
+/// that are offline count if a CPU with a higher number is online.
 fn online_cpus() -> Option<u64> {
     let online = fs::read_to_string("/sys/devices/system/cpu/online").ok()?;
     let last = online.trim().rsplit([',', '-']).next()?.parse::<u64>().ok()?;

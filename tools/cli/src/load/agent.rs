@@ -119,8 +119,8 @@ impl Agent {
         Ok(Agent { address, host, process, marks: Some(marks), thread, marked })
     }
 
-    /// Makes the thread read the figures, and waits until it has. [`Agent::add_to`] reports a
-    /// failure.
+    /// Makes the thread read the figures, and waits until it has, for at most twice the time that
+    /// an answer may take. [`Agent::add_to`] reports a failure.
     fn mark(&self, mark: Mark) {
         let sent = self.marks.as_ref().is_some_and(|marks| marks.send(mark).is_ok());
         if sent {

@@ -127,7 +127,7 @@ impl MetricsOptions {
 }
 
 impl Metrics {
-    /// Adds an interval. A file that cannot be written is reported once.
+    /// Adds an interval. If the file cannot be written, reports that once and writes no more.
     pub(super) fn add(&mut self, interval: &Interval) {
         #[cfg(feature = "otlp")]
         self.otlp.iter_mut().for_each(|otlp| otlp.add(interval));

@@ -126,7 +126,8 @@ impl Drop for Otlp {
     }
 }
 
-/// Returns the URL to send metrics to: the usual path is added if the URL has none.
+/// Returns the URL to send metrics to: the usual path is added if the URL has neither a path nor a
+/// query.
 fn endpoint(url: &Uri) -> Result<Uri> {
     let is_known = url.scheme_str().is_some_and(|scheme| ["http", "https"].contains(&scheme));
     ensure!(

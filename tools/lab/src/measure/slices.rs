@@ -123,8 +123,8 @@ impl Slices {
         (self.host(slice.contender), self.loads[slice.cell].service.clone())
     }
 
-    /// Returns the process for a slice, and starts a new one if the old one has served its rounds
-    /// or has ended.
+    /// Returns the process for a slice. Starts a new one if there is none yet, if the old one has
+    /// ended, or if it has served its rounds and contenders of its kind can run twice.
     fn running(&mut self, slice: Slice) -> Result<&mut Running, ProcessError> {
         let key = self.key(slice);
         let contender = &self.contenders[key.0];

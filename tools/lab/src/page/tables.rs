@@ -116,7 +116,7 @@ pub(super) fn all(report: &Report) -> Matrix {
     Matrix { title: "Every figure".into(), note: note.into(), head, rows, ..Matrix::default() }
 }
 
-/// Returns the memory of each contender.
+/// Returns the memory of each contender, if it was read.
 pub(super) fn memory(report: &Report) -> Option<Matrix> {
     let head = ["", "resident before", "after", "idle", "virtual before", "after", "idle"];
     let row = |footprint: &Footprint| MatrixRow {

@@ -95,8 +95,8 @@ impl SuiteRun {
         Ok(setup)
     }
 
-    /// Omits cells of a quick run if there are too many, with a note. Call it after unwanted ones
-    /// were removed.
+    /// Omits cells of a quick run if there are too many, with a note. Call it after unwanted cells
+    /// have been removed.
     pub fn shorten(&mut self, setup: &mut Setup) {
         setup.loads = self.thin(std::mem::take(&mut setup.loads), setup.contenders.len());
     }

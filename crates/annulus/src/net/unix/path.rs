@@ -114,8 +114,8 @@ enum StartLock {
 }
 
 impl StartLock {
-    /// Binds an abstract name derived from the path. Only one socket can have the name, and the
-    /// kernel frees the name when the process ends.
+    /// Binds an abstract name derived from the path. Only one socket can have the name. The kernel
+    /// frees the name when the socket is closed, at the latest when the process ends.
     fn take(core: &Core, address: &Address) -> Self {
         let Some(name) = real_path(core, address).and_then(name_of_start) else {
             return Self::Unknown;

@@ -252,7 +252,7 @@ impl State {
         Some(text)
     }
 
-    /// Tells all parts to end the run, unless this has already happened.
+    /// Tells the other parts to end the run, unless this has already happened.
     fn stop(&mut self, why: &str) {
         if self.stopped.is_none() {
             self.stopped = Some(why.to_owned());

@@ -116,7 +116,8 @@ impl Follower {
         let _ = frames::write(&self.stream, message);
     }
 
-    /// Reports a stage, and waits until all parts have reached it or the run is stopped.
+    /// Reports a stage, and waits until all parts have reached it, the run is stopped, or a signal
+    /// arrives. Stops the run at the time limit.
     fn barrier(&mut self, stage: Stage) {
         self.send(&FromPart::Reached(stage));
         let stop = self.stop.clone();
