@@ -56,10 +56,15 @@ fn sign_depth(count: usize, miss: f64) -> usize {
     depth
 }
 
-/// Returns the probability with which each of several intervals may miss, so that together they all
-/// hold with a probability of 95 % (Bonferroni).
-pub fn shared_miss(intervals: usize) -> f64 {
-    MISS_PROBABILITY / intervals.max(1) as f64
+/// Returns the probability with which each of several intervals may miss, so that the verdicts that
+/// they support are all right with a probability of 95 % (Bonferroni).
+///
+/// A verdict is wrong only if one particular end of its interval is wrong: the upper one for *better*
+/// and for *same* if the true ratio is above the margin, otherwise the lower one. So each end may miss
+/// with 5 % divided by the number of verdicts, and the interval with twice that. But no interval is
+/// narrower than the 95 % interval of a single ratio.
+pub fn shared_miss(verdicts: usize) -> f64 {
+    MISS_PROBABILITY.min(2.0 * MISS_PROBABILITY / verdicts.max(1) as f64)
 }
 
 /// Returns the minimum number of rounds for an interval that misses with this probability: the
@@ -309,12 +314,13 @@ mod tests {
     }
 
     #[test]
-    fn joint_intervals_are_wider_and_need_more_rounds() {
+    fn intervals_of_many_verdicts_are_wider_and_need_more_rounds() {
         let rounds: Vec<f64> = (1..=15).map(f64::from).collect();
-        let low = |intervals| interval(&rounds, shared_miss(intervals)).map(|found| found.low);
-        assert_eq!([1, 24, 800, 900].map(low), [Some(4.0), Some(2.0), Some(1.0), None]);
-        assert_eq!([1, 24, 900].map(|count| rounds_for(shared_miss(count))), [6, 10, 16]);
-        assert_eq!(shared_miss(0), MISS_PROBABILITY);
+        let low = |verdicts| interval(&rounds, shared_miss(verdicts)).map(|found| found.low);
+        assert_eq!([1, 48, 1600, 1800].map(low), [Some(4.0), Some(2.0), Some(1.0), None]);
+        assert_eq!([1, 48, 1800].map(|count| rounds_for(shared_miss(count))), [6, 10, 16]);
+        assert_eq!([0, 1, 2].map(shared_miss), [MISS_PROBABILITY; 3]);
+        assert_eq!(shared_miss(4), MISS_PROBABILITY / 2.0);
         // Half of the rounds, minus 1.96 standard deviations of 50.
         assert_eq!(sign_depth(10_000, MISS_PROBABILITY), 4902);
     }

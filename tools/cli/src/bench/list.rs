@@ -15,7 +15,9 @@ use std::time::Duration;
 
 const AFTER_HELP: &str = "\
 The time is for a run with the minimum number of rounds, without building the
-contenders (annulus bench build). Some may be missing here; a run lists them.
+contenders (annulus bench build). Cells whose verdict is still undecided get
+more rounds, for about half an hour in all. Some contenders may be missing here;
+a run lists them.
 
 Examples:
   annulus bench list
@@ -85,7 +87,8 @@ fn as_json(entry: &ListEntry) -> serde_json::Value {
 fn options(quick: bool) -> Result<Options> {
     let cores = Pins::default().choose()?;
     let (precision, only) = (None, Selection::default());
-    Ok(Options { quick, rounds: None, seed: 1, cores, precision, only })
+    let max_time = Some(subject::MAX_TIME);
+    Ok(Options { quick, rounds: None, seed: 1, cores, precision, max_time, only })
 }
 
 fn listed(word: String) -> Result<ListEntry> {

@@ -93,6 +93,7 @@ impl MapArgs {
             seed: self.seed,
             cores: self.pins.choose()?,
             precision: None,
+            max_time: None,
             only: Selection::default(),
         })
     }
@@ -189,7 +190,7 @@ mod tests {
     fn options(quick: bool) -> Options {
         let cores = Cores { server: 0, load: 0 };
         let only = Selection::default();
-        Options { quick, rounds: None, seed: 1, cores, precision: None, only }
+        Options { quick, rounds: None, seed: 1, cores, precision: None, max_time: None, only }
     }
 
     #[test]

@@ -112,8 +112,9 @@ pub(super) struct RunArgs {
     /// Shorten each to a few minutes: fewer cells, shorter slices, fewer rounds
     #[arg(short, long)]
     quick: bool,
-    /// How often to measure each contender in each cell [default: 15; for your own servers up to
-    /// 30, until intervals are within ± 3 %; with --quick: as often as a verdict requires]
+    /// How often to measure each contender in each cell [default: until the verdict is decided, for
+    /// about half an hour at most; for your own servers 15 times, and up to 30 until intervals are
+    /// within ± 3 %; with --quick: as often as a verdict requires]
     #[arg(short, long, value_name = "COUNT",
           value_parser = clap::value_parser!(u64).range(1..=100_000))]
     rounds: Option<u64>,
@@ -366,6 +367,7 @@ impl RunArgs {
             seed: self.seed,
             cores: self.pins.choose()?,
             precision: self.precision.map(|half_width| (half_width, self.rounds_max)),
+            max_time: Some(subject::MAX_TIME),
             only: Selection::new(self.only.iter().map(String::as_str)),
         })
     }

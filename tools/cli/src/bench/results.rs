@@ -107,11 +107,7 @@ fn run(report: &Report) -> String {
 /// Formats the heading: the run, the machine, and an explanation of the figures.
 pub(crate) fn heading(report: &Report) -> String {
     let Bench { plan, terms, legend, contenders, .. } = &report.settings;
-    let rounds = match plan.rounds.least {
-        1 => "once".to_owned(),
-        rounds => format!("{rounds} rounds"),
-    };
-    let run = format!("{}: {rounds}{}", plan.name, terms);
+    let run = format!("{}: {}{terms}", plan.name, plan.rounds);
     let machine = format!("{}; seed {}", machine(&report.environment), plan.seed);
     let mut text = [run, machine].map(|line| wrapped("", &line)).concat();
     let medians = if plan.rounds.least > 1 { "Medians of the rounds" } else { "" };

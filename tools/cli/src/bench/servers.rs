@@ -225,7 +225,8 @@ pub(super) fn comparison_setup(comparison: Comparison, time: Duration, options: 
     let [least, most] = ROUND_LIMITS;
     // The metric is filled in when the comparison is prepared.
     let precision = Some(Precision { metric: String::new(), half_width: DEFAULT_MARGIN });
-    let plan = Plan { name, rounds: Rounds { least, most, precision }, seed: options.seed };
+    let rounds = Rounds { least, most, precision, until_decided: false };
+    let plan = Plan { name, rounds, seed: options.seed };
     comparison.setup(plan, time, options.cores, peers())
 }
 

@@ -10,10 +10,21 @@ use annulus_lab::suite;
 use annulus_load::stats::{rounds_for, shared_miss};
 use anyhow::{Context, Result};
 use std::path::Path;
+use std::time::Duration;
 
 const SUITE_ROUNDS: u64 = 15;
-/// The rounds of a quick suite: a verdict in a comparison of 24 cells needs this many.
+/// The rounds of a quick suite: a verdict in a comparison of 28 cells needs this many.
 const QUICK_SUITE_ROUNDS: u64 = 10;
+
+/// The minimum number of rounds of a cell that is measured until its verdict is decided.
+const MIN_DECIDED_ROUNDS: usize = 12;
+
+/// How long a slice of a comparison of programs is measured if its clients allow it. Many short
+/// slices say more than few long ones.
+const SHORT_SLICE_TIME: Duration = Duration::from_millis(250);
+
+/// The time after which undecided cells get no further rounds.
+pub(super) const MAX_TIME: Duration = Duration::from_secs(30 * 60);
 
 const QUICK_SWEEP_ROUNDS: u64 = 3;
 
@@ -30,6 +41,9 @@ pub(super) struct Options {
     pub(super) cores: Cores,
     /// Half the width of intervals to reach, and the maximum number of rounds.
     pub(super) precision: Option<(f64, u64)>,
+    /// How long a comparison of the lab may take, at most, to decide its cells. Without it, they
+    /// have a fixed number of rounds.
+    pub(super) max_time: Option<Duration>,
     pub(super) only: Selection,
 }
 
@@ -55,6 +69,7 @@ pub(super) fn named(word: &str, options: &Options) -> Result<Subject> {
         true => (stem(word)?, Description::read(Path::new(word))?),
         false => (word.to_owned(), Description::find(word).ok_or_else(|| unknown(word))?),
     };
+    let is_of_lab = !is_file || matches!(described, Description::Suite(_));
     let (mut setup, mut suite) = match described {
         Description::Suite(suite) => {
             let mut run = suite::SuiteRun::new(&name, suite, options.suite_plan());
@@ -62,8 +77,11 @@ pub(super) fn named(word: &str, options: &Options) -> Result<Subject> {
             (setup, Some(run))
         }
         Description::Comparison(comparison) => {
-            let mut setup = servers::comparison_setup(comparison, SLICE_TIME, options);
+            let mut setup = servers::comparison_setup(comparison.clone(), SLICE_TIME, options);
             if !is_file {
+                if options.max_time.is_some() && !options.quick && setup.allows_short_slices() {
+                    setup = servers::comparison_setup(comparison, SHORT_SLICE_TIME, options);
+                }
                 setup.plan.name = format!("programs {name}");
                 setup.plan.rounds = Rounds::fixed(setup.plan.rounds.least);
                 setup.missing = MissingPolicy::LeaveOut;
@@ -72,6 +90,9 @@ pub(super) fn named(word: &str, options: &Options) -> Result<Subject> {
         }
     };
     options.adjust(&mut setup, suite.as_mut())?;
+    if is_of_lab {
+        options.until_decided(&mut setup);
+    }
     Ok(Subject { name, setup, suite })
 }
 
@@ -131,6 +152,18 @@ impl Options {
         Ok(())
     }
 
+    /// Plans further rounds for cells whose verdict is undecided, within the time, unless the number
+    /// of rounds or the precision was chosen.
+    fn until_decided(&self, setup: &mut Setup) {
+        let is_chosen = self.quick || self.rounds.is_some() || self.precision.is_some();
+        let Some(time) = self.max_time.filter(|_| !is_chosen && setup.sweep.is_none()) else {
+            return;
+        };
+        let usual = setup.plan.rounds.least;
+        let most = usual.max(setup.rounds_within(time));
+        setup.plan.rounds = Rounds::until_decided(MIN_DECIDED_ROUNDS, most);
+    }
+
     fn suite_plan(&self) -> suite::SuitePlan {
         let usual = if self.quick { QUICK_SUITE_ROUNDS } else { SUITE_ROUNDS };
         suite::SuitePlan {
@@ -151,13 +184,49 @@ fn stem(path: &str) -> Result<String> {
 mod tests {
     use super::*;
 
+    fn usual() -> Options {
+        Options {
+            quick: false,
+            rounds: None,
+            seed: 1,
+            cores: Cores { server: 0, load: 0 },
+            precision: None,
+            max_time: Some(MAX_TIME),
+            only: Selection::default(),
+        }
+    }
+
+    #[test]
+    fn undecided_cells_get_more_rounds_within_the_time_unless_rounds_are_chosen() {
+        let setup = |options| named("tcp", &options).expect("tcp cannot be set up").setup;
+        let within = |setup: &Setup, rounds: usize| {
+            let mut setup = setup.clone();
+            setup.plan.rounds = Rounds::fixed(rounds);
+            setup.cost() <= MAX_TIME
+        };
+        let found = setup(usual());
+        let Rounds { least, most, until_decided, .. } = found.plan.rounds;
+        assert!(
+            until_decided && least >= MIN_DECIDED_ROUNDS && most > 2 * least,
+            "{least}, {most}"
+        );
+        assert!(within(&found, most) && !within(&found, most + 1), "{most} rounds");
+        for options in [
+            Options { rounds: Some(20), ..usual() },
+            Options { max_time: None, ..usual() },
+            Options { quick: true, ..usual() },
+            Options { precision: Some((0.03, 100)), ..usual() },
+        ] {
+            let rounds = setup(options.clone()).plan.rounds;
+            assert!(!rounds.until_decided, "{options:?}");
+        }
+    }
+
     #[test]
     fn quick_run_measures_selected_cells_that_it_would_leave_out() {
         let cells = |patterns: &[&str]| {
             let only = Selection::new(patterns.iter().copied());
-            let cores = Cores { server: 0, load: 0 };
-            let options =
-                Options { quick: true, rounds: None, seed: 1, cores, precision: None, only };
+            let options = Options { quick: true, only, ..usual() };
             named("arrival", &options).expect("the selection is invalid").setup.loads.len()
         };
         assert_eq!(cells(&[]), 5, "a quick run leaves out burst-4");

@@ -20,11 +20,12 @@ pub(super) fn text(report: &SuiteReport) -> String {
 
 fn heading(report: &SuiteReport) -> String {
     let SuiteReport { name, suite, plan, comparison, .. } = report;
-    let SuitePlan { cores: Cores { server, load }, quick, rounds, seed } = plan;
-    let quick = if *quick { ", quick: fewer rounds, shorter slices" } else { "" };
+    let SuitePlan { cores: Cores { server, load }, quick, seed, .. } = plan;
+    let rounds = &comparison.settings.plan.rounds;
+    let quick = if *quick { ", quick: fewer rounds and cells" } else { "" };
     let machine = machine(&comparison.environment);
     let measured = format!(
-        "annulus bench {name}{quick}: {rounds} rounds, servers on core {server}, load on \
+        "annulus bench {name}{quick}: {rounds}, servers on core {server}, load on \
          core {load}; {machine}; seed {seed}"
     );
     [

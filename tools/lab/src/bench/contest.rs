@@ -109,14 +109,21 @@ impl Contest<'_> {
         Some(refused.or_else(sizes)? + ": they did not do the same work")
     }
 
-    /// Returns the ratio of two contenders, with an interval that is valid jointly with those of
-    /// all other cells.
+    /// Returns the ratio of two contenders, with an interval from which the verdicts on all cells
+    /// are right together.
+    pub(super) fn ratio(&self, contender: usize, other: usize) -> Option<Ratio> {
+        self.ratio_missing(contender, other, self.miss())
+    }
+
+    /// Returns the probability with which the intervals of this cell may miss.
     ///
     /// The correction counts the verdicts of the run, one per cell, not all pairs of contenders. A
     /// subject wins only if it differs from every rival, so a wrong win requires one particular
-    /// interval to miss: the one against the rival that is equally good.
-    pub(super) fn ratio(&self, contender: usize, other: usize) -> Option<Ratio> {
-        self.ratio_missing(contender, other, shared_miss(self.bench.cells.len()))
+    /// interval to miss: the one against the rival that is equally good. If further rounds depend on
+    /// the verdict so far, the correction also counts how often it is looked at.
+    pub(super) fn miss(&self) -> f64 {
+        let rounds = self.record.rounds_of(self.cell);
+        shared_miss(self.bench.cells.len()) * self.bench.plan.rounds.error_share(rounds)
     }
 
     /// Returns the ratio of the control to the contender that it copies, with a 95 % interval of

@@ -37,8 +37,8 @@ pub struct BestContender {
 pub struct Distances {
     /// The contender.
     pub contender: String,
-    /// The distance in each cell, in cell order, with the interval that is valid jointly for all
-    /// cells; `null` if the contender was not measured there.
+    /// The distance in each cell, in cell order, with the interval that a verdict would be based
+    /// on; `null` if the contender was not measured there.
     pub cells: Vec<Option<Ratio>>,
 }
 

@@ -112,6 +112,9 @@ pub enum Fold {
     Sum,
 }
 
+/// The key in a sample for the system calls per request, which are counted in the first round only.
+pub(crate) const SYSTEM_CALLS_KEY: &str = "syscalls";
+
 /// The minimum rate of a winner, as a multiple of another contender's rate.
 pub const MIN_RATE_RATIO: f64 = 0.97;
 

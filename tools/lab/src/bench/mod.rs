@@ -24,6 +24,7 @@ mod sweep;
 mod verdict;
 mod warnings;
 
+use std::fmt;
 use std::thread;
 use std::time::Duration;
 
@@ -44,6 +45,7 @@ pub use contenders::Contenders;
 pub(crate) use contest::{RECEIVED_KEY, REFUSED_KEY};
 pub use envelope::{BestContender, Distances, Envelope};
 pub use formula::Formula;
+pub(crate) use metric::SYSTEM_CALLS_KEY;
 pub use metric::{
     Better, Fold, Format, MIN_RATE_RATIO, Metric, Role, Sample, cpu, grouped, megabytes, rate,
 };
@@ -115,6 +117,9 @@ pub struct Rounds {
     /// The target precision: imprecise cells get further rounds, up to the maximum, until they
     /// reach it.
     pub precision: Option<Precision>,
+    /// Whether cells get further rounds, up to the maximum, until their verdict is decided.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub until_decided: bool,
 }
 
 /// A precision that ratios must reach.
@@ -184,7 +189,34 @@ pub struct Prepared {
 impl Rounds {
     /// Plans a fixed number of rounds.
     pub fn fixed(rounds: usize) -> Rounds {
-        Rounds { least: rounds, most: rounds, precision: None }
+        Rounds { least: rounds, most: rounds, precision: None, until_decided: false }
+    }
+
+    /// Plans `most` rounds for undecided cells. Cells whose verdict is decided stop earlier, after a
+    /// half of the rounds, a quarter and so on, but not before `least`.
+    pub fn until_decided(least: usize, most: usize) -> Rounds {
+        let halves = std::iter::successors(Some(most), |rounds| Some(rounds / 2));
+        let first = halves.take_while(|rounds| *rounds >= least.max(1)).last().unwrap_or(most);
+        Rounds { least: first, most, precision: None, until_decided: first < most }
+    }
+
+    /// Returns after how many rounds the verdict of a cell decides whether it gets further ones,
+    /// with the maximum last.
+    fn looks(&self) -> Vec<usize> {
+        let first = if self.until_decided { self.least.max(1) } else { self.most };
+        let halves = std::iter::successors(Some(self.most), |rounds| Some(rounds / 2));
+        let mut looks: Vec<usize> = halves.take_while(|rounds| *rounds >= first).collect();
+        looks.reverse();
+        looks
+    }
+
+    /// Returns the share of a verdict's error probability that belongs to a cell with this many
+    /// rounds. A cell is looked at several times, and each time its verdict may be wrong. The last
+    /// look has half of the probability, the one before a quarter, and so on; all shares add up to 1.
+    fn error_share(&self, rounds: usize) -> f64 {
+        let looks = self.looks();
+        let look = looks.iter().position(|look| rounds <= *look).unwrap_or(looks.len() - 1);
+        0.5_f64.powi((looks.len() - look.max(1)) as i32)
     }
 
     /// Plans at least `least` rounds. If `half_width` is given, plans further rounds, up to `most`,
@@ -194,7 +226,17 @@ impl Rounds {
         let precision =
             half_width.map(|half_width| Precision { metric: metric.into(), half_width });
         let most = if precision.is_some() { least.max(most as usize) } else { least };
-        Rounds { least, most, precision }
+        Rounds { least, most, precision, until_decided: false }
+    }
+}
+
+impl fmt::Display for Rounds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.least, self.most) {
+            (1, 1) => f.write_str("once"),
+            (least, most) if least == most => write!(f, "{least} rounds"),
+            (least, most) => write!(f, "{least} to {most} rounds"),
+        }
     }
 }
 
@@ -225,8 +267,25 @@ impl Bench {
             .all(|half| half.is_some_and(|half| half <= *half_width))
     }
 
-    /// Measures every cell in the minimum number of rounds, and imprecise cells in further rounds.
-    /// A sweep measures the peaks first. Slices that are already in the record are skipped.
+    /// Returns true if a cell has a round with this number, or needs it: it is one of the minimum, or
+    /// the ratios are not precise enough, or the verdict is undecided.
+    fn wants_round(&self, record: &Record, cell: usize, round: usize) -> bool {
+        let rounds = &self.plan.rounds;
+        if round < rounds.least || record.has_round(round, cell) {
+            return true;
+        }
+        if !rounds.until_decided {
+            return !self.is_precise(record, cell);
+        }
+        // Looking only after some of the rounds keeps the number of looks small.
+        match rounds.looks().contains(&round) {
+            true => CellVerdict::needs_rounds(self, record, cell),
+            false => record.has_round(round - 1, cell),
+        }
+    }
+
+    /// Measures every cell in the minimum number of rounds, and the cells that need them in further
+    /// rounds. A sweep measures the peaks first. Slices that are already in the record are skipped.
     fn measure(
         &self,
         mut record: Record,
@@ -243,10 +302,7 @@ impl Bench {
             if stage > 0 && round == 0 {
                 measure.set_rates(self.offered_rates(&record));
             }
-            let wanted = |&cell: &usize| {
-                let is_begun = record.has_round(round, cell);
-                round < self.plan.rounds.least || is_begun || !self.is_precise(&record, cell)
-            };
+            let wanted = |&cell: &usize| self.wants_round(&record, cell, round);
             let cells = stages[stage].iter().copied().filter(wanted).collect();
             let slices = schedule.round(round, cells);
             let open: Vec<Slice> =
@@ -480,10 +536,36 @@ pub(crate) mod tests {
     }
 
     #[test]
+    fn looks_are_halves_of_the_rounds_and_share_the_error_probability() {
+        let rounds = Rounds::until_decided(12, 104);
+        assert_eq!((rounds.least, rounds.looks()), (13, vec![13, 26, 52, 104]));
+        let shares = [1, 13, 14, 26, 52, 53, 104, 105].map(|count| rounds.error_share(count));
+        assert_eq!(shares, [0.125, 0.125, 0.125, 0.125, 0.25, 0.5, 0.5, 0.5]);
+        let sum: f64 = rounds.looks().into_iter().map(|look| rounds.error_share(look)).sum();
+        assert_eq!(sum, 1.0);
+        for fixed in [Rounds::fixed(15), Rounds::until_decided(12, 15)] {
+            assert_eq!((fixed.looks(), fixed.error_share(3)), (vec![15], 1.0));
+            assert!(!fixed.until_decided);
+        }
+    }
+
+    /// Cell 0 is decided after eight rounds. In cell 1, the control varies with the round.
+    #[test]
+    fn an_undecided_cell_gets_rounds_up_to_the_limit_and_a_decided_one_does_not() {
+        let report = run(Rounds::until_decided(8, 32), 0, 0);
+        let rounds = [0, 1].map(|cell| {
+            let is_of = |slice: &&SliceRow| slice.cell == report.settings.cells[cell];
+            report.samples.iter().filter(is_of).map(|slice| slice.round + 1).max()
+        });
+        assert_eq!(rounds, [Some(8), Some(32)]);
+    }
+
+    #[test]
     fn a_cell_that_is_not_precise_gets_more_rounds_up_to_the_limit() {
         let run = |half_width, most| {
             let precision = Some(Precision { metric: "cpu_us".into(), half_width });
-            let report = run(Rounds { least: 6, most, precision }, 0, 0);
+            let rounds = Rounds { least: 6, most, precision, until_decided: false };
+            let report = run(rounds, 0, 0);
             assert_eq!(slices(&report, 0), 6, "cell 0 has no noise");
             slices(&report, 1)
         };

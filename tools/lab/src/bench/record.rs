@@ -37,6 +37,14 @@ impl Record {
         rest.is_some_and(|(slice, _)| (slice.round, slice.cell) == (round, cell))
     }
 
+    /// Returns the number of rounds that have any slice of this cell.
+    pub(super) fn rounds_of(&self, cell: usize) -> usize {
+        let of = |((_, other), rounds): (&(usize, usize), &BTreeSet<usize>)| {
+            (*other == cell).then_some(rounds.len())
+        };
+        self.rounds.iter().filter_map(of).max().unwrap_or(0)
+    }
+
     /// Returns all slices, ordered by round.
     pub fn slices(&self) -> &BTreeMap<Slice, Outcome> {
         &self.slices

@@ -1,12 +1,12 @@
 //! The verdict on a cell: the subject of the run against its best rival.
 
-use annulus_load::stats::{Ratio, Verdict, rounds_for, shared_miss};
+use annulus_load::stats::{Ratio, Verdict, rounds_for};
 use serde::Serialize;
 
 use super::Bench;
 use super::cell::Cell;
 use super::contest::{Contest, control_failed};
-use super::metric::{Better, Metric, Role};
+use super::metric::{Better, Metric, Role, SYSTEM_CALLS_KEY};
 use super::record::Record;
 use super::sides::Sides;
 
@@ -48,6 +48,24 @@ impl CellVerdict {
     ) -> Option<CellVerdict> {
         let sides = Sides::named(bench, contenders, rival)?;
         CellVerdict::between(&sides, bench, record, cell)
+    }
+
+    /// Returns true if more rounds may decide the verdict on a cell. They do not help if there is no
+    /// rival, or if the interval is clear and the verdict depends on something else, such as a guard.
+    pub(super) fn needs_rounds(bench: &Bench, record: &Record, cell: usize) -> bool {
+        let sides = Sides::of(bench);
+        let (Some(control), Some(metric)) = (bench.contenders.control_index(), bench.primary())
+        else {
+            return false;
+        };
+        let contest = Contest { bench, record, cell, metric };
+        let [ours, rival] = [&sides.ours, &sides.rivals].map(|side| contest.best_of(side));
+        let (Some(ours), Some(rival)) = (ours, rival) else { return false };
+        match contest.verdict(ours, rival) {
+            _ if contest.void().is_some() => false,
+            Verdict::Better => !Judge { contest, control, sides: &sides }.beats_all(ours),
+            verdict => !verdict.is_decided(),
+        }
     }
 
     /// Returns the verdict on one cell for these sides.
@@ -107,7 +125,7 @@ impl Judge<'_> {
         let rounds = |contender| record.values(metric, contender, cell).len();
         let rounds = (0..=self.control).map(rounds).min().unwrap_or(0);
         let cells = bench.cells.len();
-        let needed = rounds_for(shared_miss(cells));
+        let needed = rounds_for(self.contest.miss());
         let together = if cells == 1 {
             "an interval needs".to_owned()
         } else {
@@ -159,7 +177,11 @@ impl Judge<'_> {
             }
             _ => {
                 let copy = format!("the control takes {} itself", control.times());
-                (verdict, format!("{verdict}: {}; {copy}", self.text([ours, rival], &[])))
+                let calls = match verdict {
+                    Verdict::Undecided => self.system_calls([ours, rival]),
+                    _ => String::new(),
+                };
+                (verdict, format!("{verdict}: {}; {copy}{calls}", self.text([ours, rival], &[])))
             }
         }
     }
@@ -181,6 +203,20 @@ impl Judge<'_> {
             format!("{:.2} × its {}", self.ratio(guard, ours, rival).median, guard.noun)
         });
         [first].into_iter().chain(guards).collect::<Vec<_>>().join(", ")
+    }
+
+    /// Returns the system calls per request of two contenders as text, or nothing if they were not
+    /// counted. Unlike CPU time, they hardly depend on what else the machine does.
+    fn system_calls(&self, contenders: [usize; 2]) -> String {
+        let Contest { bench, record, cell, .. } = self.contest;
+        let calls = bench.metrics.iter().find(|metric| metric.key == SYSTEM_CALLS_KEY);
+        let of = |contender| record.value(calls?, contender, cell);
+        match contenders.map(of) {
+            [Some(ours), Some(rival)] => {
+                format!("; {ours:.2} and {rival:.2} system calls per request")
+            }
+            _ => String::new(),
+        }
     }
 
     fn guards(&self) -> impl Iterator<Item = (&Metric, f64)> {
@@ -368,6 +404,47 @@ mod tests {
         let verdict = of(&record(3, 5, |index, _| [1.0, 9.0, 1.0][index]), &["a", "b"]);
         assert_eq!(verdict.verdict, Verdict::Undecided);
         assert!(verdict.text.contains("5 rounds, an interval needs 6"), "{verdict:?}");
+    }
+
+    #[test]
+    fn an_undecided_verdict_says_how_many_system_calls_were_counted() {
+        let cpu = |index: usize, round: usize| if index == 1 { [1.9, 2.2][round % 2] } else { 2.0 };
+        let (mut bench, mut record) = (bench(&["a", "b"]), record(3, 15, cpu));
+        bench.metrics.push(Metric::hidden(SYSTEM_CALLS_KEY));
+        let text = |record: &Record| {
+            let found = CellVerdict::of(&bench, record, 0).expect("the cell has no verdict");
+            assert_eq!(found.verdict, Verdict::Undecided);
+            found.text
+        };
+        assert!(text(&record).ends_with(" itself"), "{}", text(&record));
+        for (contender, calls) in [(0, 0.125), (1, 2.0)] {
+            let mut first = sample(cpu(contender, 0));
+            first.set(SYSTEM_CALLS_KEY, calls);
+            record.keep(Slice { contender, ..FIRST_SLICE }, Ok(first));
+        }
+        assert!(text(&record).ends_with(" itself; 0.12 and 2.00 system calls per request"));
+    }
+
+    #[test]
+    fn more_rounds_are_needed_while_the_interval_is_unclear_and_only_then() {
+        let needs = |names: &[&str], cpu: &dyn Fn(usize, usize) -> f64| {
+            let record = record(names.len() + 1, 15, cpu);
+            CellVerdict::needs_rounds(&bench(names), &record, 0)
+        };
+        let wide =
+            |index: usize, round: usize| if index == 1 { [1.9, 2.2][round % 2] } else { 2.0 };
+        assert!(needs(&["a", "b"], &wide));
+        // The control deviates.
+        assert!(needs(&["a", "b"], &|index, _| [2.0, 2.0, 2.1][index]));
+        // Contender 1 is clearly worse, and contender 2 may be as good as contender 0.
+        assert!(needs(&["a", "c", "b"], &|index, round| match index {
+            1 => 9.0,
+            2 => [1.0, 9.0][round % 2],
+            _ => 2.0,
+        }));
+        assert!(!needs(&["a", "b"], &|_, _| 2.0));
+        assert!(!needs(&["a", "b"], &|index, _| [2.0, 4.0, 2.0][index]));
+        assert!(!needs(&["a"], &|_, round| [1.9, 2.2][round % 2]));
     }
 
     #[test]

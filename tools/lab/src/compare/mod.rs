@@ -1,8 +1,8 @@
 //! Compares two runs of the same bench, and finds regressions and improvements cell by cell.
 //!
 //! The runs were measured at different times, so their rounds are not paired. A contender's new
-//! values in a cell are compared with the old ones as two groups. All intervals of a comparison are
-//! jointly valid in 95 % of comparisons. A difference counts only if its whole interval is beyond
+//! values in a cell are compared with the old ones as two groups. All verdicts of a comparison are
+//! right together in 95 % of comparisons. A difference counts only if its whole interval is beyond
 //! the margin and beyond the noise of the machine during either run ([`Change::noise`]).
 //!
 //! One run of each side cannot show changes from run to run, such as in the clock of the processor.
@@ -101,8 +101,8 @@ pub struct Change {
     pub old: f64,
     /// The new median.
     pub new: f64,
-    /// New ÷ old, with an interval that is valid jointly with all others. With a reference, new and
-    /// old are ratios to the reference.
+    /// New ÷ old, with the interval that the verdict is based on. With a reference, new and old are
+    /// ratios to the reference.
     pub ratio: Ratio,
     /// The noise of the machine in either run: the largest deviation of a control from the
     /// contender that it copies, or without a reference, of the second half of a run from its
@@ -112,8 +112,8 @@ pub struct Change {
     pub verdict: Verdict,
 }
 
-/// Compares a new run with an old one. All intervals are valid jointly with `others` further
-/// intervals, from the other benches of a directory.
+/// Compares a new run with an old one. All verdicts are right together with `others` further
+/// verdicts, on the other benches of a directory.
 ///
 /// # Errors
 /// If the runs are of different benches, have nothing in common, or one of them lacks the

@@ -15,8 +15,9 @@ use super::load::{Client, Load, Loads, Pace};
 use super::placement::Placement;
 use super::setup::{MissingPolicy, Presentation, Setup};
 use crate::bench::{
-    Column, Format, Formula, Layout, MIN_RATE_RATIO, Metric, Plan, Role, client_cost, client_cpu,
-    cpu, mean, p50, p99, p99_9, parameters, rate, requests, subscriber_bytes, with_ratio,
+    Column, Format, Formula, Layout, MIN_RATE_RATIO, Metric, Plan, Role, SYSTEM_CALLS_KEY,
+    client_cost, client_cpu, cpu, mean, p50, p99, p99_9, parameters, rate, requests,
+    subscriber_bytes, with_ratio,
 };
 use crate::cores::Cores;
 use crate::file_system;
@@ -415,7 +416,7 @@ fn open_files(load: &Load) -> u64 {
 /// instead. In an open loop, p99.9 of the service time replaces the mean, because it excludes the
 /// queue in the client.
 fn metrics(are_visible: bool, is_open: bool, plan: &mut Plan) -> Vec<Metric> {
-    let calls = Metric::plain("syscalls", "calls", Formula::number("syscalls"));
+    let calls = Metric::plain(SYSTEM_CALLS_KEY, "calls", Formula::number(SYSTEM_CALLS_KEY));
     let (mut rate, mut cpu) = (requests(), cpu());
     cpu = Metric { role: Role::Primary, columns: with_ratio(), format: Format::Significant, ..cpu };
     if !are_visible {

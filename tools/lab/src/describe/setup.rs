@@ -8,10 +8,12 @@ use anyhow::{Result, ensure};
 use serde_json::{Map, Value as Json};
 
 use super::contender::Contender;
-use super::load::Load;
+use super::load::{Client, Load, Pace};
+use super::placeholders::has;
 use super::placement::Placement;
 use crate::bench::{
-    Cell, Layout, Metric, PERCENT_PARAMETER, Plan, Role, Rounds, Sweep, sweep_metrics,
+    Cell, Layout, Metric, PERCENT_PARAMETER, Plan, Role, Rounds, SYSTEM_CALLS_KEY, Sweep,
+    sweep_metrics,
 };
 use crate::cores::Cores;
 use crate::peer::Peers;
@@ -186,9 +188,31 @@ impl Setup {
         round * contenders * rounds + self.idle.unwrap_or_default()
     }
 
+    /// Returns true if slices may take a fraction of a second: each client is a closed loop of ours or
+    /// takes a number of requests. Other programs need whole seconds, and in an open loop or a
+    /// broadcast, a short slice has too few latencies.
+    pub fn allows_short_slices(&self) -> bool {
+        self.loads.iter().all(|load| match &load.client {
+            Client::Own { .. } => load.pace == Pace::Closed,
+            Client::Command { words, .. } => has(words, "requests"),
+            Client::FanOut { .. } | Client::Job(_) | Client::OfContender => false,
+        })
+    }
+
+    /// Returns roughly how many rounds a run can have in this time.
+    pub fn rounds_within(&self, time: Duration) -> usize {
+        let cost = |rounds| {
+            let plan = Plan { rounds: Rounds::fixed(rounds), ..self.plan.clone() };
+            Setup { plan, ..self.clone() }.cost()
+        };
+        let left = time.saturating_sub(cost(0));
+        let round = cost(1).saturating_sub(cost(0)).max(Duration::from_millis(1));
+        (left.as_nanos() / round.as_nanos()) as usize
+    }
+
     /// Returns true if the system calls of servers are counted.
     pub(crate) fn counts_calls(&self) -> bool {
-        self.shown.metrics.iter().any(|metric| metric.key == "syscalls")
+        self.shown.metrics.iter().any(|metric| metric.key == SYSTEM_CALLS_KEY)
     }
 }
 

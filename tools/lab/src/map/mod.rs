@@ -75,8 +75,8 @@ pub struct MapMark {
     pub kind: MarkKind,
     /// The name of the contender in its run.
     pub contender: String,
-    /// Its cost as a multiple of the cost of the row's `against`. The interval is jointly valid
-    /// with the intervals of all cells of the run.
+    /// Its cost as a multiple of the cost of the row's `against`. The verdict is based on its
+    /// interval.
     pub cost: Ratio,
     /// The run's verdict on the two.
     pub verdict: Verdict,

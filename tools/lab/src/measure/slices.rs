@@ -7,7 +7,8 @@ use anyhow::{Result, anyhow};
 
 use super::syscalls::{PERF_PROGRAM, SystemCalls};
 use crate::bench::{
-    Measure, OFFERED_KEY, OfferedRates, Outcome, SUBSCRIBER_BYTES_KEY, Slice, rate,
+    Measure, OFFERED_KEY, OfferedRates, Outcome, SUBSCRIBER_BYTES_KEY, SYSTEM_CALLS_KEY, Slice,
+    rate,
 };
 use crate::clients::Clients;
 use crate::describe::{Client, Contender, Load, MissingPolicy, Pace, Setup, find_installed};
@@ -224,7 +225,7 @@ impl Slices {
             let run = self.clients.run(load, address.as_ref(), rate, &mut calls);
             let requests = run.ok().and_then(|run| run.get("operations"));
             if let (Some(calls), Some(requests)) = (calls.counted(), requests) {
-                sample.set("syscalls", calls / requests);
+                sample.set(SYSTEM_CALLS_KEY, calls / requests);
             }
         }
         Ok(sample)

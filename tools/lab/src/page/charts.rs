@@ -55,8 +55,8 @@ pub(super) fn ratios(report: &Report) -> Option<Figure> {
         title: format!("{}: {subject} ÷ its best rival in each cell", metric.noun),
         note: format!(
             "Left of 1, {subject} is better; right of 1, it is worse. Filled marks are verdicts: blue better, grey same, \
-             orange worse. Hollow marks count for neither side: grey undecided, pink void. The intervals are jointly valid \
-             in 95 % of runs{costs}. {}.",
+             orange worse. Hollow marks count for neither side: grey undecided, pink void. All verdicts together are \
+             right in 95 % of runs{costs}. {}.",
             host(report)
         ),
         x: Axis::linear("← better   ratio   worse →", range, text::number),

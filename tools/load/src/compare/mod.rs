@@ -1,7 +1,7 @@
 //! Comparison of runs: ratios with confidence intervals, and the conclusions that they support.
 //!
 //! Two sides, A and B, consist of one or more runs each. For each [`Metric`], the comparison gives
-//! the ratio B ÷ A with the interval of [`GroupRatios`]. All intervals hold jointly in at least 95
+//! the ratio B ÷ A with the interval of [`GroupRatios`]. All conclusions hold jointly in at least 95
 //! % of comparisons, so two sides that do not differ are called different, by any metric, in at
 //! most 5 %.
 //!
