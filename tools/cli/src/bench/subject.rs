@@ -208,10 +208,7 @@ mod tests {
         };
         let found = setup(usual());
         let Rounds { least, most, until_decided, .. } = found.plan.rounds;
-        assert!(
-            until_decided && least >= DECIDED_ROUNDS[0] && most > 2 * least,
-            "{least}, {most}"
-        );
+        assert!(until_decided && least >= DECIDED_ROUNDS[0] && most > 2 * least, "{least}, {most}");
         assert!(within(&found, most) && !within(&found, most + 1), "{most} rounds");
         for options in [
             Options { rounds: Some(20), ..usual() },
