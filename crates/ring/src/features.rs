@@ -127,13 +127,13 @@ const FEATURES: [FeatureRow; 26] = [
     feature(
         "operation filters",
         (7, 0),
-        "a policy that programs and their children inherit",
+        "a policy that child processes inherit",
         Registration(REGISTER_BPF_FILTER),
     ),
     feature(
-        "receive without a device",
+        "deviceless receive",
         (7, 1),
-        "zero-copy receive's interface without a NIC (copies)",
+        "zero-copy receive without a NIC, by copies",
         ZeroCopyReceive(ZCRX_REG_NODEV),
     ),
 ];

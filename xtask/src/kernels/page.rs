@@ -29,7 +29,7 @@ time.
 | mixed entries (6.19) | no | yes | yes | yes | yes | yes |
 | rewound submissions (7.0) | no | no | yes | yes | yes | yes |
 | operation filters (7.0) | no | no | yes | yes | yes | yes |
-| receive without a device (7.1) | no | no | no | yes | yes | yes |
+| deviceless receive (7.1) | no | no | no | yes | yes | yes |
 | filters that see the address of a connect (7.2) | no | no | no | no | yes | yes |
 
 The driver uses none of them. Rewound submissions save too little: with NOPs, the cheapest operation, an enter of 4, 16 or 64
