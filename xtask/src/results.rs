@@ -84,6 +84,7 @@ const RUNS: [Run; 22] = [
     ("overload", "the proxy at fixed rates, up to 120 % of HAProxy's peak"),
     ("pieces", "replies in many writes, with tokio, compio, monoio and C"),
     ("kv", "a server of blocks on disk, on tokio, compio and monoio"),
+    ("log", "durable appends, with tokio, threads and compio"),
     ("reads", "random reads, with tokio, threads, compio, monoio and C"),
     ("clients", "the load generator, with wrk, h2load and gcannon"),
     ("clients-h2", "the load generator over HTTP/2, with h2load"),

@@ -56,8 +56,16 @@ fn sign_depth(count: usize, miss: f64) -> usize {
     depth
 }
 
+/// Returns the probability with which each of several intervals may miss, so that together they all
+/// hold with a probability of 95 % (Bonferroni). For verdicts whose margin may be zero, which are
+/// wrong if either end of the interval is.
+pub fn joint_miss(intervals: usize) -> f64 {
+    MISS_PROBABILITY / intervals.max(1) as f64
+}
+
 /// Returns the probability with which each of several intervals may miss, so that the verdicts that
-/// they support are all right with a probability of 95 % (Bonferroni).
+/// they support, with a margin such as [`DEFAULT_MARGIN`], are all right with a probability of 95 %
+/// (Bonferroni).
 ///
 /// A verdict is wrong only if one particular end of its interval is wrong: the upper one for *better*
 /// and for *same* if the true ratio is above the margin, otherwise the lower one. So each end may miss
@@ -321,6 +329,7 @@ mod tests {
         assert_eq!([1, 48, 1800].map(|count| rounds_for(shared_miss(count))), [6, 10, 16]);
         assert_eq!([0, 1, 2].map(shared_miss), [MISS_PROBABILITY; 3]);
         assert_eq!(shared_miss(4), MISS_PROBABILITY / 2.0);
+        assert_eq!([0, 1, 4].map(joint_miss), [1.0, 1.0, 4.0].map(|n| MISS_PROBABILITY / n));
         // Half of the rounds, minus 1.96 standard deviations of 50.
         assert_eq!(sign_depth(10_000, MISS_PROBABILITY), 4902);
     }

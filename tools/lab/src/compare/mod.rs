@@ -21,7 +21,7 @@ mod warnings;
 use std::collections::BTreeMap;
 
 use annulus_load::stats::{
-    DEFAULT_MARGIN, GroupRatios, MAX_MARGIN, Ratio, Verdict, median, shared_miss,
+    DEFAULT_MARGIN, GroupRatios, MAX_MARGIN, Ratio, Verdict, joint_miss, median,
 };
 use serde::Serialize;
 
@@ -132,7 +132,7 @@ pub fn compare(
             "the runs have no figure in common: no contender was measured in the same cell in both";
         return Err(UsageError(none.into()));
     }
-    let mut ratios = GroupRatios::new(shared_miss(pairs.len() + others));
+    let mut ratios = GroupRatios::new(joint_miss(pairs.len() + others));
     let changes: Vec<Change> =
         pairs.iter().filter_map(|pair| pair.change(options.margin, &mut ratios)).collect();
     Ok(RunComparison {

@@ -1,7 +1,7 @@
 //! Comparison of runs: ratios with confidence intervals, and the conclusions that they support.
 //!
 //! Two sides, A and B, consist of one or more runs each. For each [`Metric`], the comparison gives
-//! the ratio B ÷ A with the interval of [`GroupRatios`]. All conclusions hold jointly in at least 95
+//! the ratio B ÷ A with the interval of [`GroupRatios`]. All intervals hold jointly in at least 95
 //! % of comparisons, so two sides that do not differ are called different, by any metric, in at
 //! most 5 %.
 //!
@@ -35,7 +35,7 @@ mod side_sample;
 mod warnings;
 
 use crate::recording::{Interval, Percentiles, Recording};
-use crate::stats::{DEFAULT_MARGIN, GroupRatios, MAX_MARGIN, Ratio, Verdict, shared_miss};
+use crate::stats::{DEFAULT_MARGIN, GroupRatios, MAX_MARGIN, Ratio, Verdict, joint_miss};
 use serde::Serialize;
 use side_sample::SideSample;
 
@@ -181,7 +181,7 @@ fn ratios(sums: [SideSample; 2], groups: [&Vec<SideSample>; 2], margin: f64) -> 
         sums.iter().all(|side| side.latencies.len() >= least && metric.of(side).is_some())
     };
     let compared = Metric::ALL.iter().filter(|metric| is_enough(**metric)).count();
-    let mut statistic = GroupRatios::new(shared_miss(compared));
+    let mut statistic = GroupRatios::new(joint_miss(compared));
     let of = |metric: Metric| {
         let [a, b] = sums.each_ref().map(|side| metric.of(side));
         let values = |group: &Vec<SideSample>| group.iter().filter_map(|p| metric.of(p)).collect();
