@@ -64,7 +64,7 @@ const TABLE_HEAD: &str = "\
 type Run = (&'static str, &'static str);
 
 /// The rows of the table: published tables first, then programs.
-const RUNS: [Run; 22] = [
+const RUNS: [Run; 23] = [
     ("tcp", "echo over TCP, with a C epoll loop, tokio and monoio"),
     ("udp", "echo over UDP, with a C epoll loop"),
     ("go-uring", "echo, with Go's poller and a ring under Go"),
