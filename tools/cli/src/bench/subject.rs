@@ -78,11 +78,13 @@ pub(super) fn named(word: &str, options: &Options) -> Result<Subject> {
             (setup, Some(run))
         }
         Description::Comparison(comparison) => {
-            let mut setup = servers::comparison_setup(comparison.clone(), SLICE_TIME, options);
+            let may_be_short = !is_file && !options.quick && options.max_time.is_some();
+            let time = match may_be_short && comparison.allows_short_slices() {
+                true => SHORT_SLICE_TIME,
+                false => SLICE_TIME,
+            };
+            let mut setup = servers::comparison_setup(comparison, time, options);
             if !is_file {
-                if options.max_time.is_some() && !options.quick && setup.allows_short_slices() {
-                    setup = servers::comparison_setup(comparison, SHORT_SLICE_TIME, options);
-                }
                 setup.plan.name = format!("programs {name}");
                 setup.plan.rounds = Rounds::fixed(setup.plan.rounds.least);
                 setup.missing = MissingPolicy::LeaveOut;
@@ -153,8 +155,8 @@ impl Options {
         Ok(())
     }
 
-    /// Plans further rounds for cells whose verdict is undecided, within the time, unless the number
-    /// of rounds or the precision was chosen.
+    /// Plans further rounds for cells whose verdict is undecided, within the time, unless the
+    /// number of rounds or the precision was chosen.
     fn until_decided(&self, setup: &mut Setup) {
         let is_chosen = self.quick || self.rounds.is_some() || self.precision.is_some();
         let Some(time) = self.max_time.filter(|_| !is_chosen && setup.sweep.is_none()) else {

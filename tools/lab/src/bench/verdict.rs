@@ -37,8 +37,8 @@ impl CellVerdict {
     }
 
     /// Returns the verdict on the best of some contenders against one rival in a cell, by the rule
-    /// that decides all verdicts. Returns `None` if one of them is not measured, or the bench has no
-    /// control or no primary metric.
+    /// that decides all verdicts. Returns `None` if one of them is not measured, or the bench has
+    /// no control or no primary metric.
     pub fn named(
         bench: &Bench,
         record: &Record,
@@ -50,8 +50,9 @@ impl CellVerdict {
         CellVerdict::between(&sides, bench, record, cell)
     }
 
-    /// Returns true if more rounds may decide the verdict on a cell. They do not help if there is no
-    /// rival, or if the interval is clear and the verdict depends on something else, such as a guard.
+    /// Returns true if more rounds may decide the verdict on a cell. They do not help if there is
+    /// no rival, or if the interval is clear and the verdict depends on something else, such as a
+    /// guard.
     pub(super) fn needs_rounds(bench: &Bench, record: &Record, cell: usize) -> bool {
         let sides = Sides::of(bench);
         let (Some(control), Some(metric)) = (bench.contenders.control_index(), bench.primary())
@@ -61,8 +62,10 @@ impl CellVerdict {
         let contest = Contest { bench, record, cell, metric };
         let [ours, rival] = [&sides.ours, &sides.rivals].map(|side| contest.best_of(side));
         let (Some(ours), Some(rival)) = (ours, rival) else { return false };
+        if contest.void().is_some() {
+            return false;
+        }
         match contest.verdict(ours, rival) {
-            _ if contest.void().is_some() => false,
             Verdict::Better => !Judge { contest, control, sides: &sides }.beats_all(ours),
             verdict => !verdict.is_decided(),
         }

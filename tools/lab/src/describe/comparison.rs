@@ -12,6 +12,7 @@ use toml::Spanned;
 
 use super::contender::Contender;
 use super::load::{Client, Load, Loads, Pace};
+use super::placeholders::has;
 use super::placement::Placement;
 use super::setup::{MissingPolicy, Presentation, Setup};
 use crate::bench::{
@@ -289,6 +290,17 @@ impl Comparison {
                 .with_context(|| format!("load '{}'", load.name()))?;
         }
         Ok(self)
+    }
+
+    /// Returns true if slices may take a fraction of a second: each client is a closed loop of ours
+    /// or takes a number of requests. Other programs need whole seconds, and in an open loop or a
+    /// broadcast, a short slice has too few latencies.
+    pub fn allows_short_slices(&self) -> bool {
+        self.loads.iter().all(|load| match &load.client {
+            Client::Own { .. } => load.pace == Pace::Closed,
+            Client::Command { words, .. } => has(words, "requests"),
+            Client::FanOut { .. } | Client::Job(_) | Client::OfContender => false,
+        })
     }
 
     /// Returns true if the servers read jobs.

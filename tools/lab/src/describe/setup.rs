@@ -8,8 +8,7 @@ use anyhow::{Result, ensure};
 use serde_json::{Map, Value as Json};
 
 use super::contender::Contender;
-use super::load::{Client, Load, Pace};
-use super::placeholders::has;
+use super::load::Load;
 use super::placement::Placement;
 use crate::bench::{
     Cell, Layout, Metric, PERCENT_PARAMETER, Plan, Role, Rounds, SYSTEM_CALLS_KEY, Sweep,
@@ -180,34 +179,26 @@ impl Setup {
 
     /// Returns roughly how long the minimum number of rounds takes, without building peers.
     pub fn cost(&self) -> Duration {
-        let round: Duration = self.loads.iter().map(|load| load.cost).sum();
-        // The control is an additional contender. System calls are counted by additional slices in
-        // the first round.
-        let contenders = self.contenders.len() as u32 + 1;
-        let rounds = self.plan.rounds.least as u32 + u32::from(self.counts_calls());
-        round * contenders * rounds + self.idle.unwrap_or_default()
-    }
-
-    /// Returns true if slices may take a fraction of a second: each client is a closed loop of ours or
-    /// takes a number of requests. Other programs need whole seconds, and in an open loop or a
-    /// broadcast, a short slice has too few latencies.
-    pub fn allows_short_slices(&self) -> bool {
-        self.loads.iter().all(|load| match &load.client {
-            Client::Own { .. } => load.pace == Pace::Closed,
-            Client::Command { words, .. } => has(words, "requests"),
-            Client::FanOut { .. } | Client::Job(_) | Client::OfContender => false,
-        })
+        self.round_cost() * self.plan.rounds.least as u32 + self.fixed_cost()
     }
 
     /// Returns roughly how many rounds a run can have in this time.
     pub fn rounds_within(&self, time: Duration) -> usize {
-        let cost = |rounds| {
-            let plan = Plan { rounds: Rounds::fixed(rounds), ..self.plan.clone() };
-            Setup { plan, ..self.clone() }.cost()
-        };
-        let left = time.saturating_sub(cost(0));
-        let round = cost(1).saturating_sub(cost(0)).max(Duration::from_millis(1));
-        (left.as_nanos() / round.as_nanos()) as usize
+        let round = self.round_cost().max(Duration::from_millis(1));
+        (time.saturating_sub(self.fixed_cost()).as_nanos() / round.as_nanos()) as usize
+    }
+
+    fn round_cost(&self) -> Duration {
+        let loads: Duration = self.loads.iter().map(|load| load.cost).sum();
+        // The control is an additional contender.
+        loads * (self.contenders.len() as u32 + 1)
+    }
+
+    /// Returns the cost that does not depend on the number of rounds: the idle time, and the
+    /// additional slices of the first round that count system calls.
+    fn fixed_cost(&self) -> Duration {
+        let calls = if self.counts_calls() { self.round_cost() } else { Duration::ZERO };
+        self.idle.unwrap_or_default() + calls
     }
 
     /// Returns true if the system calls of servers are counted.
@@ -225,8 +216,8 @@ pub struct Selection {
 
 impl Selection {
     /// Creates a selection from patterns `CONTENDER/CELL`, `CONTENDER` and `/CELL`, in which `*`
-    /// matches any text. A cell is given by its name, such as `50 connections × 128 bytes`, or by its
-    /// values, such as `50x128`.
+    /// matches any text. A cell is given by its name, such as `50 connections × 128 bytes`, or by
+    /// its values, such as `50x128`.
     pub fn new<'a>(patterns: impl IntoIterator<Item = &'a str>) -> Selection {
         let mut only = Selection::default();
         for pattern in patterns {
