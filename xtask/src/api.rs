@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 
 use anyhow::{Result, ensure};
 use fs_err as fs;
@@ -127,9 +128,11 @@ fn interface(library: &str, manifest: &str, rustdoc: &Path) -> Result<Interface>
 
 /// Returns the path in the line of a type or trait.
 fn type_path(line: &str) -> Option<String> {
-    let pattern = Regex::new(r"\bpub (?:unsafe )?(?:struct|enum|union|trait|type) ([\w:]+)");
-    let found = pattern.expect("invalid pattern").captures(line)?;
-    Some(found[1].to_owned())
+    static TYPE: LazyLock<Regex> = LazyLock::new(|| {
+        Regex::new(r"\bpub (?:unsafe )?(?:struct|enum|union|trait|type) ([\w:]+)")
+            .expect("invalid pattern")
+    });
+    Some(TYPE.captures(line)?[1].to_owned())
 }
 
 /// Returns the path at which an item is defined, from the output of rustdoc.

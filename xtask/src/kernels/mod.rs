@@ -34,7 +34,7 @@ const BOOT_SECONDS: u64 = 300;
 #[derive(clap::Args)]
 pub(crate) struct KernelsArgs {
     /// versions of Debian's kernels, and `here`
-    #[arg(value_parser = names(), default_values = ["6.1", "6.12", "7.3"])]
+    #[arg(value_parser = names(), default_values = ["6.1", "6.12"])]
     kernels: Vec<String>,
     /// run only what the weekly run has: fewer tests, less optimised
     #[arg(long)]
