@@ -265,8 +265,8 @@ impl Ring {
         unsafe { self.handle.kernel.register(self.handle.fd, what, arg, count) }
     }
 
-    /// Makes a registration that refers to no ring. Only such a one works on a restricted ring,
-    /// whatever its restrictions are.
+    /// Makes a registration that refers to no ring. Unlike others, it needs no permission on a
+    /// restricted ring.
     pub(crate) fn register_without_ring(&self, what: Register, arg: *mut u8) -> io::Result<u32> {
         // SAFETY: each caller in this crate passes a live structure of the type that `what`
         // expects, and the kernel retains nothing of it.

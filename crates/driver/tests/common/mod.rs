@@ -27,7 +27,7 @@ pub(crate) const POOL_SIZE: PoolSize = PoolSize { buffer: 4096, count: 4 };
 /// Runs `body` on every driver that the system supports.
 pub(crate) fn on_each_driver(body: impl Fn(&mut Rig)) {
     body(&mut Rig::epoll());
-    if let Some(mut rig) = Rig::uring() {
+    if let Some(mut rig) = Rig::uring(false) {
         body(&mut rig);
     }
 }
@@ -46,16 +46,10 @@ impl Rig {
         Self::of(Driver::Epoll(Box::new(epoll)))
     }
 
-    /// Returns `None` if io_uring is blocked.
-    pub(crate) fn uring() -> Option<Self> {
-        let config = UringConfig { pool: POOL_SIZE, ..UringConfig::default() };
-        Uring::new(config).ok().map(|uring| Self::of(Driver::Uring(Box::new(uring))))
-    }
-
-    /// A driver whose ring is restricted to the operations of the runtime. Returns `None` if
-    /// io_uring is blocked.
-    pub(crate) fn restricted() -> Option<Self> {
-        let config = UringConfig { pool: POOL_SIZE, restricted: true, ..UringConfig::default() };
+    /// Returns `None` if io_uring is blocked. A restricted ring accepts only the operations of the
+    /// runtime.
+    pub(crate) fn uring(restricted: bool) -> Option<Self> {
+        let config = UringConfig { pool: POOL_SIZE, restricted, ..UringConfig::default() };
         Uring::new(config).ok().map(|uring| Self::of(Driver::Uring(Box::new(uring))))
     }
 
@@ -99,7 +93,7 @@ impl Rig {
         token
     }
 
-    /// Submits an entry that is not of the driver, and returns its result.
+    /// Submits an entry that the driver would not submit itself, and returns its result.
     pub(crate) fn answer(&mut self, entry: Entry) -> Result<u32, Errno> {
         let token = self.token(OpKind::Custom);
         // SAFETY: the entries of the tests refer to static memory, or to none.
