@@ -5,7 +5,7 @@
 //! are those of `annulus_compat::tower::serve`.
 
 use annulus::net::ListenOptions;
-use annulus::shards::{Pinning, ShardedListener, Shards, Spread};
+use annulus::shards::{ShardedListener, Shards, Spread};
 use annulus::signal::until_terminated;
 use annulus_compat::{Files, tower::serve};
 use axum::body::Body;
@@ -34,7 +34,7 @@ fn main() -> io::Result<()> {
     let listener = ShardedListener::bind(address, &options, shards, Spread::Hash)?;
     eprintln!("listening on {}", listener.local_addr());
     // Not pinned: where clients share the CPUs, a pinned shard would wait for them.
-    Shards::new(shards).pinning(Pinning::None).run(async |shard| {
+    Shards::new(shards).run(async |shard| {
         let files = ServeDir::with_backend(data.join("static"), Files);
         let files = files.precompressed_br().precompressed_gzip();
         let router = router(dataset.clone()).nest_service("/static", files);

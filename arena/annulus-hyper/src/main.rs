@@ -4,7 +4,7 @@
 //! Limits are those of hyper; clients may take any time.
 
 use annulus::net::ListenOptions;
-use annulus::shards::{Pinning, ShardedListener, Shards, Spread};
+use annulus::shards::{ShardedListener, Shards, Spread};
 use annulus::signal::until_terminated;
 use annulus_compat::hyper::Io;
 use http_body_util::{BodyExt, Full, Limited};
@@ -27,7 +27,7 @@ fn main() -> io::Result<()> {
     let listener = ShardedListener::bind(address, &options, shards, Spread::Hash)?;
     eprintln!("listening on {}", listener.local_addr());
     // Not pinned: where clients share the CPUs, a pinned shard would wait for them.
-    Shards::new(shards).pinning(Pinning::None).run(async |shard| {
+    Shards::new(shards).run(async |shard| {
         let mut listener = listener.open(&shard)?;
         let mut server = http1::Builder::new();
         server.pipeline_flush(true);

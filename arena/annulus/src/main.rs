@@ -12,7 +12,7 @@ mod refusal;
 mod request;
 
 use annulus::net::{ListenOptions, TcpStream};
-use annulus::shards::{Pinning, ShardedListener, Shards, Spread};
+use annulus::shards::{ShardedListener, Shards, Spread};
 use annulus::signal::until_terminated;
 use annulus::time::timeout;
 use answer::Dataset;
@@ -34,7 +34,7 @@ fn main() -> io::Result<()> {
     let listener = ShardedListener::bind(address, &options, shards, Spread::Hash)?;
     eprintln!("listening on {}", listener.local_addr());
     // Not pinned: where clients share the CPUs, a pinned shard would wait for them.
-    Shards::new(shards).pinning(Pinning::None).run(async |shard| {
+    Shards::new(shards).run(async |shard| {
         let mut listener = listener.open(&shard)?;
         until_terminated(async {
             while let Some((stream, _peer)) = listener.accept().await? {

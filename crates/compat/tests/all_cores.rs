@@ -8,7 +8,7 @@ use crate::tonic::hello;
 use annulus::io::AsyncRecv;
 use annulus::net::{Credentials, ListenOptions, TcpListener, TcpStream, UnixListener};
 use annulus::shards::cpus;
-use annulus::shards::{Pinning, ShardedListener, Shards, Spread};
+use annulus::shards::{ShardedListener, Shards, Spread};
 use annulus_compat::hyper::Executor;
 use annulus_compat::hyper_util::UnixConnector;
 use annulus_compat::tonic::{Channel, Deadlines};
@@ -118,7 +118,7 @@ fn all_shards_serve_axum_and_tonic() {
             Ok(())
         };
         with_clients(&stop, clients, || {
-            let shards = Shards::new(2).pinning(Pinning::None);
+            let shards = Shards::new(2);
             let served = shards.run(async |shard| {
                 let listener = Counted(listener.open(&shard)?, accepted[shard.index()].clone());
                 assert_eq!(listener.local_addr()?, address);

@@ -191,11 +191,11 @@ impl Unopened {
 ///
 /// ```
 /// use annulus::net::{ListenOptions, TcpStream};
-/// use annulus::shards::{Pinning, ShardedListener, Shards, Spread};
+/// use annulus::shards::{ShardedListener, Shards, Spread};
 ///
 /// let options = ListenOptions::new();
 /// let listener = ShardedListener::bind("127.0.0.1:0", &options, 2, Spread::LeastConnections)?;
-/// Shards::new(2).pinning(Pinning::None).run(async |shard| {
+/// Shards::new(2).run(async |shard| {
 ///     let mut mine = listener.open(&shard)?;
 ///     if shard.index() != 0 {
 ///         // The loop ends once shard 0, which accepts for all, has dropped its listener.

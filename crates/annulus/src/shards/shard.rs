@@ -12,9 +12,9 @@ use std::{fmt, io};
 /// One of several runtimes: its index, and handles to all of them. It is `Send` and cheap to clone.
 ///
 /// ```
-/// use annulus::shards::{Pinning, Shards};
+/// use annulus::shards::Shards;
 ///
-/// let answers = Shards::new(2).pinning(Pinning::None).run(async |shard| {
+/// let answers = Shards::new(2).run(async |shard| {
 ///     if shard.index() != 0 {
 ///         return std::io::Result::Ok("served".to_owned());
 ///     }
@@ -130,9 +130,10 @@ pub fn cpus() -> io::Result<Vec<usize>> {
 /// The CPUs that the shards run on.
 ///
 /// By default the system chooses. A pinned shard waits while another program runs on its CPU, even
-/// if another CPU is idle: on two cores that are shared with the clients, pinned shards took 1.16
-/// to 1.19 times the CPU time per request. Pin shards to CPUs that are reserved for them, or
-/// for [`Spread::Cpu`](super::Spread::Cpu), which requires it.
+/// if another CPU is idle: raw HTTP servers on two cores that they shared with the clients took
+/// 1.16 to 1.19 times the CPU time per request with pinned shards (`arena/README.md`). Pin shards
+/// to CPUs that are reserved for them, or for [`Spread::Cpu`](super::Spread::Cpu), which requires
+/// it.
 ///
 /// ```
 /// use annulus::shards::{Pinning, Shards};

@@ -341,9 +341,9 @@ pub struct ShardError<E> {
 /// The reason why a shard failed.
 ///
 /// ```
-/// use annulus::shards::{Cause, Pinning, Shards};
+/// use annulus::shards::{Cause, Shards};
 ///
-/// let shards = Shards::new(2).pinning(Pinning::None);
+/// let shards = Shards::new(2);
 /// let failed = shards.run(async |shard| match shard.index() {
 ///     0 => std::future::pending::<Result<(), String>>().await,
 ///     _ => Err("no such upstream".to_owned()),

@@ -6,7 +6,7 @@ use crate::common::denied;
 use annulus_skip::skip;
 
 use annulus::fs::{File, Lock, OpenOptions, Policy};
-use annulus::shards::{Cause, Pinning, Shards};
+use annulus::shards::{Cause, Shards};
 use annulus::{Builder, DriverChoice, Runtime};
 use common::{echo, pair, receive, run_on};
 use denied::deny;
@@ -32,7 +32,7 @@ fn says_what_to_do(error: &io::Error) {
 #[test]
 fn shards_that_cannot_start_return_an_error() {
     without_threads(|| {
-        let shards = Shards::new(3).pinning(Pinning::None);
+        let shards = Shards::new(3);
         let ended = shards.run(async |shard| {
             assert_ne!(shard.index(), 0, "a shard started although not all could be set up");
             io::Result::Ok(())

@@ -9,7 +9,7 @@ use annulus::net::{
     ListenOptions, TcpListener, TcpStream, UdpSocket, UnixDatagram, UnixListener, UnixStream,
 };
 use annulus::process::{Command, Stdio};
-use annulus::shards::{Pinning, ShardedListener, Shards, Spread, channel_to_all};
+use annulus::shards::{ShardedListener, Shards, Spread, channel_to_all};
 use annulus::time::timeout;
 use annulus::{Builder, DriverChoice, Runtime, spawn};
 use annulus_skip::skip;
@@ -348,7 +348,7 @@ fn shards_complete_all_operations() {
         let listener =
             ShardedListener::bind("127.0.0.1:0", &listener, 2, Spread::LeastConnections).unwrap();
         let (to_all, inboxes) = channel_to_all(2, 1);
-        let shards = Shards::new(2).pinning(Pinning::None).runtime(move |_| builder(driver));
+        let shards = Shards::new(2).runtime(move |_| builder(driver));
         let done = shards.run_with(inboxes, async |shard, mut inbox| {
             let mut mine = listener.open(&shard)?;
             if shard.index() == 1 {

@@ -157,12 +157,12 @@ impl<T> fmt::Debug for Sending<'_, T> {
 /// that the other shards send:
 ///
 /// ```
-/// use annulus::shards::{Pinning, Shards, channel};
+/// use annulus::shards::{Shards, channel};
 /// use std::sync::Mutex;
 ///
 /// let (sender, receiver) = channel(16);
 /// let receiver = Mutex::new(Some(receiver));
-/// let sums = Shards::new(3).pinning(Pinning::None).run(async |shard| {
+/// let sums = Shards::new(3).run(async |shard| {
 ///     if shard.index() != 0 {
 ///         sender.send(shard.index()).await.unwrap();
 ///         return std::io::Result::Ok(0);

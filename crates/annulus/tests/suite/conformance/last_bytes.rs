@@ -89,7 +89,8 @@ pub(crate) async fn a_silent_peer_keeps_no_descriptor() -> io::Result<()> {
     Ok(())
 }
 
-/// A connection of a runtime counts towards its limit until its descriptor is closed, and no longer.
+/// A connection of a runtime counts towards its limit until its descriptor is closed, and no
+/// longer.
 pub(crate) async fn a_close_that_waits_keeps_its_place_in_a_limit() -> io::Result<()> {
     let limit = ConnectionLimit::new(1);
     let listener = ListenOptions::new().limit(&limit).bind("127.0.0.1:0")?;

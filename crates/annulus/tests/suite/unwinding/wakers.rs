@@ -7,7 +7,7 @@ use crate::unwinding::foreign::{
 };
 use crate::unwinding::mode::everywhere;
 use annulus::net::{ConnectionLimit, ListenOptions, TcpListener, TcpStream, UdpSocket};
-use annulus::shards::{Cause, Pinning, Shards, channel};
+use annulus::shards::{Cause, Shards, channel};
 use annulus::spawn;
 use annulus::task::yield_now;
 use annulus::time::sleep;
@@ -187,7 +187,7 @@ fn channels_contain_panics_of_wakers_and_values() {
 /// Several shards panic at once: the first panic is reported, and the rest are contained.
 #[test]
 fn shards_contain_further_panics() {
-    let ran = Shards::new(3).pinning(Pinning::None).run(async |_| {
+    let ran = Shards::new(3).run(async |_| {
         panic_any(Bomb);
         #[expect(unreachable_code, reason = "the type of the result")]
         Ok::<(), io::Error>(())
