@@ -1,7 +1,7 @@
 //! The kept results: `docs/results` has each run as a compressed results file with its pages, and
-//! `docs/results.md` has a table and a picture of the runs in [`RUNS`]. The map, which the README and
-//! that page lead with, has one row per workload. The pages of the runs, the table, the pictures and
-//! the sentences of the documents are generated, and must match the results files.
+//! `docs/results.md` has a table and a picture of the runs in [`RUNS`]. The map, which the README
+//! and that page lead with, has one row per workload. The pages of the runs, the table, the
+//! pictures and the sentences of the documents are generated, and must match the results files.
 
 mod picture;
 

@@ -4,7 +4,8 @@
 //! contender in every cell in short slices, round after round. The first contender runs a second
 //! time as the A/A control. Figures are compared within a round, as ratios with intervals of the
 //! sign test ([`stats`](annulus_load::stats)). A difference counts only if its whole interval,
-//! corrected for the number of cells, lies beyond 3 % and beyond the deviation of the control (ADR 0050).
+//! corrected for the number of cells, lies beyond 3 % and beyond the deviation of the control (ADR
+//! 0050).
 //!
 //! A comparison is [described](describe) as data, a [`Setup`](describe::Setup): contenders, each a
 //! process, and the loads on them. A load is annulus's own load generator, as for [`echo`] servers;

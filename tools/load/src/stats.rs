@@ -67,10 +67,10 @@ pub fn joint_miss(intervals: usize) -> f64 {
 /// they support, with a margin such as [`DEFAULT_MARGIN`], are all right with a probability of 95 %
 /// (Bonferroni).
 ///
-/// A verdict is wrong only if one particular end of its interval is wrong: the upper one for *better*
-/// and for *same* if the true ratio is above the margin, otherwise the lower one. So each end may miss
-/// with 5 % divided by the number of verdicts, and the interval with twice that. But no interval is
-/// narrower than the 95 % interval of a single ratio.
+/// A verdict is wrong only if one particular end of its interval is wrong: the upper one for
+/// *better* and for *same* if the true ratio is above the margin, otherwise the lower one. So each
+/// end may miss with 5 % divided by the number of verdicts, and the interval with twice that. But
+/// no interval is narrower than the 95 % interval of a single ratio.
 pub fn shared_miss(verdicts: usize) -> f64 {
     MISS_PROBABILITY.min(2.0 * MISS_PROBABILITY / verdicts.max(1) as f64)
 }

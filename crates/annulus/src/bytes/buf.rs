@@ -33,8 +33,8 @@ use std::ops::{Bound, Deref, DerefMut, RangeBounds};
 /// # Safety
 /// The first `bytes_init` bytes at `as_ptr` must be initialised, must not change while the value is
 /// not used, and must not move when the value is moved.
-// All implementations are `do_not_recommend`. Otherwise the compiler would show a few of them, or the
-// macro with most of them, after these notes.
+// All implementations are `do_not_recommend`. Otherwise the compiler would show a few of them, or
+// the macro with most of them, after these notes.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be passed to a file: a write uses the bytes even after its future has been dropped",
     label = "not owned bytes",

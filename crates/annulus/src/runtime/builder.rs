@@ -303,8 +303,8 @@ impl Builder {
 
     /// Sets the maximum number of task polls before the loop checks for events, while tasks are
     /// ready and nothing is queued for the kernel. 61 by default; at least 1. With a lower number
-    /// events wait less, at the cost of more system calls. If more than 16 tasks are ready, the loop
-    /// also checks after about 250 µs. Queued operations, such as sends, start at the end of
+    /// events wait less, at the cost of more system calls. If more than 16 tasks are ready, the
+    /// loop also checks after about 250 µs. Queued operations, such as sends, start at the end of
     /// each turn in any case.
     pub fn event_interval(mut self, polls: u32) -> Self {
         self.event_interval = polls;
@@ -409,8 +409,8 @@ impl Builder {
     }
 
     /// Returns the driver's configuration. Buffers are no larger than the unread limit (rounded up
-    /// to whole pages), because a limited receive may still fill its last buffer. The limit has been
-    /// [checked](Self::check).
+    /// to whole pages), because a limited receive may still fill its last buffer. The limit has
+    /// been [checked](Self::check).
     fn driver_config(&self) -> UringConfig {
         let mut config = self.config.clone();
         let limit = self.stream_bounds.receive.next_multiple_of(4096) as u32;

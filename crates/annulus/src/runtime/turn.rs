@@ -2,8 +2,8 @@
 //! kernel once; dispatch events.
 //!
 //! While tasks are ready and nothing is queued for the kernel, turns skip the system call for a
-//! bounded number of polls: tasks that wake one another cost no system calls, and events that
-//! arrive in the meantime are taken together.
+//! bounded number of polls and a bounded time: tasks that wake one another cost no system calls, and
+//! events that arrive in the meantime are taken together.
 
 use super::core::{Core, Inner};
 use crate::slots::loop_state::PREFETCH_EVENTS;

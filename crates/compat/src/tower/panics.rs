@@ -6,8 +6,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 pub(super) type Payload = Box<dyn Any + Send>;
 
-/// Returns the panic's payload as an error if the function panics. The caller must no longer use the
-/// function's state after that.
+/// Returns the panic's payload as an error if the function panics. The caller must no longer use
+/// the function's state after that.
 pub(super) fn catch<R>(call: impl FnOnce() -> R) -> Result<R, Payload> {
     catch_unwind(AssertUnwindSafe(call))
 }

@@ -192,8 +192,8 @@ impl Rounds {
         Rounds { least: rounds, most: rounds, precision: None, until_decided: false }
     }
 
-    /// Plans `most` rounds for undecided cells. Cells whose verdict is decided stop earlier, after a
-    /// half of the rounds, a quarter and so on, but not before `least`.
+    /// Plans `most` rounds for undecided cells. Cells whose verdict is decided stop earlier, after
+    /// a half of the rounds, a quarter and so on, but not before `least`.
     pub fn until_decided(least: usize, most: usize) -> Rounds {
         let halves = std::iter::successors(Some(most), |rounds| Some(rounds / 2));
         let first = halves.take_while(|rounds| *rounds >= least.max(1)).last().unwrap_or(most);
@@ -212,7 +212,8 @@ impl Rounds {
 
     /// Returns the share of a verdict's error probability that belongs to a cell with this many
     /// rounds. A cell is looked at several times, and each time its verdict may be wrong. The last
-    /// look has half of the probability, the one before a quarter, and so on; all shares add up to 1.
+    /// look has half of the probability, the one before a quarter, and so on; all shares add up to
+    /// 1.
     fn error_share(&self, rounds: usize) -> f64 {
         let looks = self.looks();
         let look = looks.iter().position(|look| rounds <= *look).unwrap_or(looks.len() - 1);
@@ -267,8 +268,8 @@ impl Bench {
             .all(|half| half.is_some_and(|half| half <= *half_width))
     }
 
-    /// Returns true if a cell has a round with this number, or needs it: it is one of the minimum, or
-    /// the ratios are not precise enough, or the verdict is undecided.
+    /// Returns true if a cell has a round with this number, or needs it: it is one of the minimum,
+    /// or the ratios are not precise enough, or the verdict is undecided.
     fn wants_round(&self, record: &Record, cell: usize, round: usize) -> bool {
         let rounds = &self.plan.rounds;
         if round < rounds.least || record.has_round(round, cell) {

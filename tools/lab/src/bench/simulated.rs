@@ -207,8 +207,8 @@ fn false_and_missed_winners_stay_within_the_documented_rates() {
 }
 
 /// Cells get more rounds until they are decided, and each look at them could be wrong. Still, equal
-/// contenders are called different in at most 5 % of the runs. A difference just above the margin is
-/// called the same in at most 5 %, and one just below it is called a difference in at most 5 %.
+/// contenders are called different in at most 5 % of the runs. A difference just above the margin
+/// is called the same in at most 5 %, and one just below it is called a difference in at most 5 %.
 #[test]
 fn cells_measured_until_decided_are_decided_wrongly_in_at_most_5_percent_of_runs() {
     const RUNS: u64 = 100;
