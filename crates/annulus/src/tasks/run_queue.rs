@@ -367,13 +367,15 @@ struct PollingClock {
     turn_began: Duration,
     /// The start of the current time window, and the number of its first poll.
     began: (Duration, usize),
+    /// The length of the current time window.
+    window: Duration,
     /// The number of the poll before which the clock is read.
     next_reading: usize,
 }
 
 impl PollingClock {
     fn new(now: Duration) -> Self {
-        Self { turn_began: now, began: (now, 0), next_reading: UNTIMED_POLLS }
+        Self { turn_began: now, began: (now, 0), window: MAX_POLLING, next_reading: UNTIMED_POLLS }
     }
 
     /// Returns true if the turn has polled tasks for long enough. Called before the poll with this
@@ -387,7 +389,7 @@ impl PollingClock {
     fn read(&mut self, number: usize, turn: &impl TurnState) -> bool {
         let (now, (began, first)) = (turn.now(), self.began);
         let elapsed = now.saturating_sub(began).as_nanos() as usize;
-        let left = (MAX_POLLING.as_nanos() as usize).saturating_sub(elapsed);
+        let left = (self.window.as_nanos() as usize).saturating_sub(elapsed);
         if left > 0 {
             let polls = (number - first) * left / elapsed.max(1);
             self.next_reading = number + polls.clamp(1, MAX_POLLS_PER_READING);
@@ -397,7 +399,10 @@ impl PollingClock {
         if turn.max_polling().is_some_and(|limit| turn_time >= limit) {
             return true;
         }
-        // Sends may have to wait from now on, so a new time window begins.
+        // Sends may have to wait from now on, so a new time window begins. It ends no later than a
+        // turn without sends.
+        let turn_left = MAX_POLLING_WITHOUT_SENDS.saturating_sub(turn_time);
+        self.window = if turn_left.is_zero() { MAX_POLLING } else { turn_left.min(MAX_POLLING) };
         self.began = (now, number);
         self.next_reading = number + UNTIMED_POLLS;
         false
@@ -538,7 +543,7 @@ mod tests {
         let duration = Duration::from_micros(3);
         let without_sends = Polls { duration, first_to_send: usize::MAX, ..Polls::default() };
         let polling = duration * run(&without_sends) as u32;
-        let limits = MAX_POLLING_WITHOUT_SENDS..=MAX_POLLING_WITHOUT_SENDS + 2 * MAX_POLLING;
+        let limits = MAX_POLLING_WITHOUT_SENDS..=MAX_POLLING_WITHOUT_SENDS + MAX_POLLING / 4;
         assert!(limits.contains(&polling), "{polling:?}");
         assert_eq!(run(&Polls { must_run_all: true, ..without_sends }), 10_000);
         for first_to_send in [10, 40, 70] {
