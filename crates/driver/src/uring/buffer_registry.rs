@@ -22,8 +22,9 @@ const MAX_BUFFERS: u16 = 1024;
 /// Maximum number of registered bytes, all of which are pinned.
 const MAX_BYTES: usize = 64 << 20;
 
-/// Number of calls with unregistered buffers, after the kernel has refused one, before the next
-/// attempt. The limit (`RLIMIT_MEMLOCK`) covers all rings of a user, so others may free memory.
+/// Number of calls with unregistered buffers, after the kernel has refused a buffer or the table,
+/// before the next attempt. The limit (`RLIMIT_MEMLOCK`) covers all rings of a user, so others may
+/// free memory.
 const CALLS_PER_RETRY: u16 = 4096;
 
 /// The buffers that calls of a ring may use as registered buffers.
@@ -40,7 +41,8 @@ impl RefUnwindSafe for BufferRegistry {}
 struct State {
     /// The buffers by address. Each is allocated until it is removed.
     buffers: HashMap<usize, Buffer, BuildHasherDefault<AddressHasher>>,
-    table: Table,
+    /// The ring's table of buffers, once the first buffer is registered.
+    table: Option<BufferTable>,
     /// Number of slots that have been used.
     used_slots: u16,
     /// Used slots without a buffer.
@@ -50,16 +52,6 @@ struct State {
     registered_bytes: usize,
     /// Number of calls to let pass before a buffer is registered, after a refusal.
     calls_until_retry: u16,
-}
-
-/// The ring's table of buffers.
-#[derive(Default)]
-enum Table {
-    #[default]
-    Unused,
-    Registered(BufferTable),
-    /// The kernel has no such tables (before 5.19), or had no memory for this one.
-    Refused,
 }
 
 struct Buffer {
@@ -124,11 +116,13 @@ impl BufferRegistry {
             return None;
         }
         self.clear_released(state, ring);
-        if let Table::Unused = state.table {
-            let table = BufferTable::register(ring, MAX_BUFFERS);
-            state.table = table.map_or(Table::Refused, Table::Registered);
+        if state.table.is_none() {
+            state.table = BufferTable::register(ring, MAX_BUFFERS).ok();
         }
-        let Table::Registered(table) = &state.table else { return None };
+        let Some(table) = &state.table else {
+            state.calls_until_retry = CALLS_PER_RETRY;
+            return None;
+        };
         let buffer = state.buffers.get_mut(&address)?;
         if state.registered_bytes + buffer.len > MAX_BYTES {
             return None;
