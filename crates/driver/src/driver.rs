@@ -88,7 +88,8 @@ impl Driver {
     /// call that may hang runs on a separate thread.
     ///
     /// `in_flight` is the number of file calls whose terminal event has not been taken, including
-    /// this one. It determines how many [`Early`](FileStart::Early) calls are submitted together.
+    /// this one, but without [isolated](FileStart::Isolated) ones. It determines how many
+    /// [`Early`](FileStart::Early) calls are submitted together.
     ///
     /// # Safety
     /// Until the terminal event has been taken, memory that the call refers to must stay valid,

@@ -41,7 +41,8 @@ enum FileOpState {
 #[derive(Default)]
 pub(crate) struct FileOps {
     ops: Slab<FileOp>,
-    /// Number of calls whose terminal event has not arrived.
+    /// Number of calls without a group whose terminal event has not arrived. Calls that hang give
+    /// no device anything to do.
     in_flight: u32,
 }
 
@@ -60,7 +61,7 @@ impl FileOps {
     ) -> u32 {
         let new = FileOpState::InFlight { waker: None, stopped: false };
         let slot = self.ops.insert(FileOp { call, group: start.group(), state: new });
-        self.in_flight += 1;
+        self.in_flight += u32::from(start.group().is_none());
         // SAFETY: the caller fulfils this function's contract, which includes that of `start_file`.
         unsafe { state.start_file(self.token(slot), call, start, self.in_flight) };
         slot
@@ -91,8 +92,8 @@ impl FileOps {
         let slot = event.token.slot();
         let Some(op) = find_or_late(&mut self.ops, state, &event) else { return };
         state.in_flight -= 1;
-        self.in_flight -= 1;
         let (call, group) = (op.call, op.group);
+        self.in_flight -= u32::from(group.is_none());
         match replace(&mut op.state, FileOpState::Done(event.result)) {
             FileOpState::InFlight { waker, stopped } => {
                 state.deferred.wakes.extend(waker);
