@@ -9,7 +9,7 @@ use annulus::Runtime;
 use annulus::net::{RecvHalf, SendGroup, SendHalf, SlowMembers, TcpSocket};
 use annulus::task::yield_now;
 use annulus_skip::skip;
-use common::run_on;
+use common::{has_python, run_on};
 use std::io;
 use std::net::SocketAddr;
 use std::process::{Child, Command, Stdio};
@@ -87,6 +87,9 @@ fn bytes_per_member(slow: SlowMembers) -> usize {
 
 #[test]
 fn members_that_never_read_share_the_memory_of_messages() {
+    if !has_python() {
+        return;
+    }
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
     if limit.current.is_some_and(|current| current < NEEDED_DESCRIPTORS) {
         skip!("{NEEDED_DESCRIPTORS} descriptors are needed; see `ulimit -n`");
