@@ -25,7 +25,8 @@ const READS_PER_CHECK: u32 = 16;
 /// Number of misses in a row before a file is cold.
 const COLD_MISSES: u32 = 4;
 /// While a file is cold, one read in this many is checked if the last read off the loop has ended
-/// within its turn. Reads of data in memory always do, and so do reads of an idle device.
+/// within its turn. On a ring, reads of data in memory do, and so do all reads for which the loop
+/// sleeps. Worker threads may take longer while other tasks keep the loop busy.
 const COLD_READS_PER_CHECK: u32 = 16;
 /// Otherwise, one read in this many is checked.
 const WAITING_READS_PER_CHECK: u32 = 256;
