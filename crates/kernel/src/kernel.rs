@@ -77,7 +77,8 @@ pub unsafe trait Kernel {
     ///
     /// # Safety
     /// `arg` must point to `count` items of the type that `what` expects, for as long as the kernel
-    /// may use them; for a table of buffers, `count` is the size of the item in bytes.
+    /// may use them. For a table of buffers, `count` is the size of the item in bytes, and for
+    /// [`Register::Query`], which needs no ring, it is 0.
     unsafe fn register(
         &self,
         ring: Fd,
