@@ -60,9 +60,13 @@ pub(crate) struct Answers {
 }
 
 impl Answers {
-    /// Asks the kernel of a ring.
+    /// Asks the kernel of a ring. A kernel without queries is asked once.
     pub(crate) fn of(ring: &Ring) -> Self {
-        Self { known: ask(ring, OPCODES), receive: ask(ring, ZERO_COPY_RECEIVE) }
+        let known: Known = ask(ring, OPCODES);
+        let has_receive = known.queries > ZERO_COPY_RECEIVE;
+        let receive =
+            if has_receive { ask(ring, ZERO_COPY_RECEIVE) } else { ZeroCopyReceive::default() };
+        Self { known, receive }
     }
 
     /// Returns the set-up flags that the kernel knows.
