@@ -507,7 +507,7 @@ fn every_write_to_an_unread_eventfd_is_an_edge() {
     });
 }
 
-/// Returns an entry that opens the root directory with `O_PATH`.
+/// Returns an entry that opens the root directory with `O_PATH`, from `AT_FDCWD`.
 fn open_root() -> Entry {
     static HOW: OpenHow = OpenHow { flags: 0o10_000_000, mode: 0, resolve: 0 };
     Entry {
@@ -522,8 +522,8 @@ fn open_root() -> Entry {
 /// `IORING_OP_NOP128` and `IORING_OP_URING_CMD128`, with entries of 128 bytes (6.19).
 const LARGE: [u8; 2] = [63, 64];
 
-/// An attacker who controls an echo server and can use its ring submits every operation that the
-/// kernel has.
+/// An attacker who controls an echo server and can use its ring submits every operation of the
+/// kernel that the runtime does not need.
 #[test]
 fn the_ring_of_a_locked_down_server_opens_no_file_and_still_echoes() {
     let (Some(mut free), Some(mut locked)) = (Rig::uring(false), Rig::uring(true)) else {
