@@ -8,9 +8,10 @@ use std::panic::resume_unwind;
 use std::thread;
 use tokio_util::sync::CancellationToken;
 
-/// Starts `count` threads, each pinned to its own CPU, and runs a future on each as [`run`] does.
-/// Each thread calls `main` with its number, starting at 0; the future need not be `Send`. Returns
-/// the outputs in the order of the numbers.
+/// Starts `count` threads, and runs a future on each as [`run`] does. Each thread calls `main` with
+/// its number, starting at 0; the future need not be `Send`. Returns the outputs in the order of
+/// the numbers. The threads are not pinned to CPUs, for the reason that
+/// [`Pinning`](annulus::shards::Pinning) gives.
 ///
 /// ```
 /// let squares = annulus_tokio::run_each(2, async |index| index * index)?;
@@ -31,25 +32,24 @@ where
     F: Fn(usize) -> Fut + Sync,
     Fut: Future<Output = T>,
 {
-    let cpus = affinity::allowed()?;
-    if count == 0 || count > cpus.len() {
-        let text = format!("{count} threads: use 1 to {}, one for each CPU", cpus.len());
+    let cpus = affinity::allowed()?.len();
+    if count == 0 || count > cpus {
+        let text = format!("{count} threads: use 1 to {cpus}, one for each CPU");
         return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
     }
     let (main, stop) = (&main, &CancellationToken::new());
     thread::scope(|scope| {
-        let start = |(index, cpu)| {
+        let start = |index: usize| {
             let thread = thread::Builder::new().name(format!("annulus-tokio {index}"));
             thread.spawn_scoped(scope, move || {
                 let failed = stop.clone().drop_guard();
-                let _pinned = affinity::pin(cpu).map_err(io::Error::other)?;
                 let output = run(async { stop.run_until_cancelled(main(index)).await })?;
                 // This loop ended without an error, so the others continue.
                 _ = failed.disarm();
                 io::Result::Ok(output)
             })
         };
-        let threads: Vec<_> = cpus.iter().copied().take(count).enumerate().map(start).collect();
+        let threads: Vec<_> = (0..count).map(start).collect();
         if threads.iter().any(Result::is_err) {
             stop.cancel();
         }
