@@ -195,17 +195,17 @@ impl Rounds {
     /// Plans `most` rounds for undecided cells. Cells whose verdict is decided stop earlier, after
     /// a half of the rounds, a quarter and so on, but not before `least`.
     pub fn until_decided(least: usize, most: usize) -> Rounds {
-        let halves = std::iter::successors(Some(most), |rounds| Some(rounds / 2));
-        let first = halves.take_while(|rounds| *rounds >= least.max(1)).last().unwrap_or(most);
+        let first = halves(most, least).last().unwrap_or(most);
         Rounds { least: first, most, precision: None, until_decided: first < most }
     }
 
     /// Returns after how many rounds the verdict of a cell decides whether it gets further ones,
-    /// with the maximum last.
+    /// with the maximum last. Never empty, even if a results file has a plan of no rounds.
     fn looks(&self) -> Vec<usize> {
-        let first = if self.until_decided { self.least.max(1) } else { self.most };
-        let halves = std::iter::successors(Some(self.most), |rounds| Some(rounds / 2));
-        let mut looks: Vec<usize> = halves.take_while(|rounds| *rounds >= first).collect();
+        let mut looks = vec![self.most];
+        if self.until_decided {
+            looks.extend(halves(self.most, self.least).skip(1));
+        }
         looks.reverse();
         looks
     }
@@ -229,6 +229,12 @@ impl Rounds {
         let most = if precision.is_some() { least.max(most as usize) } else { least };
         Rounds { least, most, precision, until_decided: false }
     }
+}
+
+/// Returns `most`, its half, its quarter and so on, as long as they are at least `least`.
+fn halves(most: usize, least: usize) -> impl Iterator<Item = usize> {
+    let halves = std::iter::successors(Some(most), |rounds| Some(rounds / 2));
+    halves.take_while(move |rounds| *rounds >= least.max(1))
 }
 
 impl fmt::Display for Rounds {
@@ -547,6 +553,16 @@ pub(crate) mod tests {
         for fixed in [Rounds::fixed(15), Rounds::until_decided(12, 15)] {
             assert_eq!((fixed.looks(), fixed.error_share(3)), (vec![15], 1.0));
             assert!(!fixed.until_decided);
+        }
+    }
+
+    /// The plan of a results file may be any.
+    #[test]
+    fn a_plan_without_rounds_has_one_look() {
+        let none = Rounds::fixed(0);
+        let reversed = Rounds { least: 20, most: 10, precision: None, until_decided: true };
+        for (rounds, most) in [(none, 0), (reversed, 10)] {
+            assert_eq!((rounds.looks(), rounds.error_share(3)), (vec![most], 1.0));
         }
     }
 

@@ -65,8 +65,12 @@ impl CellVerdict {
         if contest.void().is_some() {
             return false;
         }
+        let judge = Judge { contest, control, sides: &sides };
+        if judge.few_rounds().is_some() {
+            return true;
+        }
         match contest.verdict(ours, rival) {
-            Verdict::Better => !Judge { contest, control, sides: &sides }.beats_all(ours),
+            Verdict::Better => !judge.beats_all(ours),
             verdict => !verdict.is_decided(),
         }
     }
@@ -209,7 +213,8 @@ impl Judge<'_> {
     }
 
     /// Returns the system calls per request of two contenders as text, or nothing if they were not
-    /// counted. Unlike CPU time, they hardly depend on what else the machine does.
+    /// counted. Unlike CPU time, they do not depend on clocks and caches, but a server that waits
+    /// for its core makes fewer.
     fn system_calls(&self, contenders: [usize; 2]) -> String {
         let Contest { bench, record, cell, .. } = self.contest;
         let calls = bench.metrics.iter().find(|metric| metric.key == SYSTEM_CALLS_KEY);
@@ -254,6 +259,7 @@ fn void_control(control: Ratio) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Rounds;
     use super::super::contest::{RECEIVED_KEY, REFUSED_KEY};
     use super::super::metric::Sample;
     use super::super::schedule::Slice;
@@ -409,6 +415,20 @@ mod tests {
         assert!(verdict.text.contains("5 rounds, an interval needs 6"), "{verdict:?}");
     }
 
+    /// The first of three looks has a quarter of the error probability.
+    #[test]
+    fn an_early_look_needs_more_rounds_for_an_interval() {
+        let mut bench = bench(&["a", "b"]);
+        bench.plan.rounds = Rounds::until_decided(8, 32);
+        let verdict = |rounds| {
+            let record = record(3, rounds, |index, _| [1.0, 9.0, 1.0][index]);
+            CellVerdict::of(&bench, &record, 0).expect("the cell has no verdict")
+        };
+        let few = verdict(7);
+        assert!(few.text.contains("7 rounds, an interval needs 8"), "{few:?}");
+        assert_eq!([few.verdict, verdict(8).verdict], [Verdict::Undecided, Verdict::Better]);
+    }
+
     #[test]
     fn an_undecided_verdict_says_how_many_system_calls_were_counted() {
         let cpu = |index: usize, round: usize| if index == 1 { [1.9, 2.2][round % 2] } else { 2.0 };
@@ -448,6 +468,17 @@ mod tests {
         assert!(!needs(&["a", "b"], &|_, _| 2.0));
         assert!(!needs(&["a", "b"], &|index, _| [2.0, 4.0, 2.0][index]));
         assert!(!needs(&["a"], &|_, round| [1.9, 2.2][round % 2]));
+    }
+
+    /// A verdict needs enough samples of every contender, and a failed slice has none.
+    #[test]
+    fn more_rounds_are_needed_while_any_contender_lacks_samples() {
+        let mut bench = bench(&["a", "b"]);
+        bench.plan.rounds = Rounds::until_decided(8, 32);
+        let mut record = record(3, 8, |index, _| [1.0, 9.0, 1.0][index]);
+        assert!(!CellVerdict::needs_rounds(&bench, &record, 0));
+        record.keep(Slice { contender: 2, ..FIRST_SLICE }, Err("reset by the peer".into()));
+        assert!(CellVerdict::needs_rounds(&bench, &record, 0));
     }
 
     #[test]

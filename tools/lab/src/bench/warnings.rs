@@ -7,6 +7,7 @@ use super::metric::{Metric, Role};
 use super::record::Record;
 use super::report::Row;
 use super::sweep::is_peak;
+use super::verdict::CellVerdict;
 use crate::cores::Cores;
 use annulus_load::stats::median;
 
@@ -26,6 +27,7 @@ pub(super) fn all(bench: &Bench, record: &Record, controls: &[Row]) -> Vec<Strin
     let all = [
         shared,
         interrupted(bench, record),
+        undecided(bench, record),
         imprecise(bench, record),
         saturated(bench, record),
         control(bench, controls),
@@ -51,6 +53,21 @@ fn interrupted(bench: &Bench, record: &Record) -> Option<String> {
     (done < planned).then(|| {
         format!("interrupted after {done} of {planned} slices: these are the results so far")
     })
+}
+
+/// Returns a warning about undecided cells that lack some of their rounds, once all cells have the
+/// minimum.
+fn undecided(bench: &Bench, record: &Record) -> Option<String> {
+    let rounds = &bench.plan.rounds;
+    if !rounds.until_decided || record.slices().len() < bench.planned() {
+        return None;
+    }
+    let is_open = |&cell: &usize| {
+        record.rounds_of(cell) < rounds.most && CellVerdict::needs_rounds(bench, record, cell)
+    };
+    let open = (0..bench.cells.len()).filter(is_open);
+    let cells = list(open.map(|cell| &bench.cells[cell]))?;
+    Some(format!("interrupted: more rounds may decide {cells}: these are the results so far"))
 }
 
 fn imprecise(bench: &Bench, record: &Record) -> Option<String> {
@@ -121,7 +138,7 @@ mod tests {
     use super::super::report::Report;
     use super::super::schedule::Slice;
     use super::super::tests::{bench, record};
-    use super::super::{PERCENT_PARAMETER, Precision, Sweep};
+    use super::super::{PERCENT_PARAMETER, Precision, Rounds, Sweep};
     use super::*;
 
     fn warnings(bench: &Bench, record: &Record) -> Vec<String> {
@@ -207,6 +224,21 @@ mod tests {
         );
         let short = warnings(&bench(&["a", "b"]), &record(3, 4, |_, _| 2.0));
         assert!(short[0].starts_with("interrupted after 12 of 45 slices"), "{short:?}");
+    }
+
+    #[test]
+    fn an_undecided_cell_without_all_rounds_is_a_warning() {
+        let found = |until_decided, rounds| {
+            let mut bench = bench(&["a", "b"]);
+            if until_decided {
+                bench.plan.rounds = Rounds::until_decided(8, 32);
+            }
+            let noisy = |index: usize, round: usize| [2.0, [1.9, 2.2][round % 2], 2.0][index];
+            warnings(&bench, &record(3, rounds, noisy)).concat()
+        };
+        let text = "interrupted: more rounds may decide 50 connections × 128 bytes: ";
+        assert!(found(true, 16).starts_with(text), "{}", found(true, 16));
+        assert_eq!([found(true, 32), found(false, 15)], ["", ""]);
     }
 
     /// A checked metric causes a warning although it does not choose the winner.
