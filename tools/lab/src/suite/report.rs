@@ -81,7 +81,8 @@ impl SuiteReport {
             tables: suite.tables.iter().map(|table| TableReport::new(table, report)).collect(),
             name,
             suite,
-            plan,
+            // The rounds may have been changed after the suite was set up.
+            plan: SuitePlan { rounds: report.settings.plan.rounds.least, ..plan },
             notes,
             comparison: report.clone(),
         }

@@ -19,10 +19,16 @@ use crate::programs::Definition;
 use crate::tables::{Figure, Kind, Question, Suite};
 use annulus_load::stats::median;
 
-/// How long a slice of a server is measured. On a shared machine, a slow period begins or ends
+/// How long a slice of a server is usually measured. On a shared machine, a slow period begins or ends
 /// within seconds. So short slices are closer to what they are compared with, and there can be more
 /// of them.
 const SLICE_TIME: Duration = Duration::from_millis(50);
+
+/// How long a slice is measured, in normal and quick runs, if a cell has more than
+/// [`MAX_SHORT_SLICE_CONNECTIONS`]. In a closed loop, a request waits for those of all other
+/// connections, so latencies above the length of a slice would be missing from its figures.
+const LONG_SLICE_TIMES: [Duration; 2] = [Duration::from_millis(200), Duration::from_millis(100)];
+const MAX_SHORT_SLICE_CONNECTIONS: u64 = 1000;
 
 /// Roughly how long a quick run may take.
 const QUICK_RUN_TIME: Duration = Duration::from_secs(50);
@@ -44,7 +50,8 @@ pub struct SuitePlan {
     pub cores: Cores,
     /// Whether to shorten the run to about a minute.
     pub quick: bool,
-    /// Number of times that each contender is measured in each cell.
+    /// Number of times that each contender is measured in each cell; the minimum if cells are
+    /// measured until their verdict is decided.
     pub rounds: usize,
     /// The seed for the order of slices and the payload.
     pub seed: u64,
@@ -143,6 +150,8 @@ impl SuiteRun {
         ensure!(!servers.is_empty(), "no server is left to measure: {}", self.notes.join("; "));
         let of_memory = self.suite.questions().any(|question| question.figure.is_of_memory());
         let cells = self.cells()?;
+        let connections = cells.iter().filter_map(|cell| cell.number("connections")).max();
+        let is_short = connections.is_none_or(|count| count <= MAX_SHORT_SLICE_CONNECTIONS);
         let echo = Echo {
             plan: self.bench_plan(),
             transport,
@@ -155,7 +164,7 @@ impl SuiteRun {
                 threads: per_connection.then_some(4),
                 ..Options::default()
             },
-            time: SLICE_TIME,
+            time: if is_short { SLICE_TIME } else { plan.time(LONG_SLICE_TIMES) },
             cores: plan.cores,
             peers: catalogue.into_peers(),
         };
