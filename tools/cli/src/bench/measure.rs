@@ -109,12 +109,12 @@ pub(super) struct RunArgs {
     /// --load, servers
     #[arg(required = true, value_name = "NAME|FILE|COMMAND")]
     names: Vec<String>,
-    /// Shorten each to a few minutes: fewer cells, shorter slices, fewer rounds
+    /// Shorten each to a few minutes: fewer cells and rounds
     #[arg(short, long)]
     quick: bool,
     /// How often to measure each contender in each cell [default: until the verdict is decided, for
-    /// about half an hour at most; for your own servers 15 times, and up to 30 until intervals are
-    /// within ± 3 %; with --quick: as often as a verdict requires]
+    /// about half an hour in all; for a sweep 5 times; for your own servers 15 times, and up to 30
+    /// until intervals are within ± 3 %; with --quick: as often as a verdict requires]
     #[arg(short, long, value_name = "COUNT",
           value_parser = clap::value_parser!(u64).range(1..=100_000))]
     rounds: Option<u64>,
@@ -273,7 +273,7 @@ fn measure_all(
     let (of, mut decided) = (subjects.len(), subjects.is_empty());
     let mut later: Duration = subjects.iter().map(|subject| subject.setup.cost()).sum();
     if of > 1 {
-        note(format_args!("annulus: {of} to measure, about {}", duration::shown(later)));
+        note(format_args!("annulus: {of} to measure, about {} or more", duration::shown(later)));
     }
     for (index, subject) in subjects.into_iter().enumerate() {
         later = later.saturating_sub(subject.setup.cost());

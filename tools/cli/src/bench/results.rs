@@ -99,8 +99,15 @@ fn noise(report: &Report) -> String {
 }
 
 fn run(report: &Report) -> String {
-    let Bench { plan, terms, .. } = &report.settings;
-    let rounds = report.samples.iter().map(|slice| slice.round + 1).max().unwrap_or(0);
+    let Bench { plan, terms, cells, .. } = &report.settings;
+    // Cells may have had different numbers of rounds.
+    let rounds_of = |cell: &Cell| {
+        let slices = report.samples.iter().filter(|slice| slice.cell == *cell);
+        slices.map(|slice| slice.round + 1).max().unwrap_or(0)
+    };
+    let least = cells.iter().map(rounds_of).min().unwrap_or(0);
+    let most = cells.iter().map(rounds_of).max().unwrap_or(0);
+    let rounds = if least < most { format!("{least} to {most}") } else { most.to_string() };
     wrapped("", &format!("{}: {rounds} rounds{terms}; --verbose shows all figures", plan.name))
 }
 

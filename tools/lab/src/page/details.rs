@@ -54,6 +54,7 @@ impl Document<'_> {
         let precise = rounds.precision.as_ref().map(|precision| {
             format!("± {} of {}", text::number(precision.half_width), precision.metric)
         });
+        let until_decided = if rounds.until_decided { "decided" } else { "" };
         let parameters = settings.parameters.iter().map(|(name, value)| {
             let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
             (name.replace('_', " "), value)
@@ -61,6 +62,7 @@ impl Document<'_> {
         let plan = [
             ("rounds".to_owned(), count(rounds.least) + &most),
             ("until intervals are".to_owned(), precise.unwrap_or_default()),
+            ("until verdicts are".to_owned(), until_decided.to_owned()),
             ("slices".to_owned(), settings.terms.trim().trim_start_matches("of ").to_owned()),
             ("seed".to_owned(), settings.plan.seed.to_string()),
         ];
