@@ -57,8 +57,8 @@ fn sign_depth(count: usize, miss: f64) -> usize {
 }
 
 /// Returns the probability with which each of several intervals may miss, so that together they all
-/// hold with a probability of 95 % (Bonferroni). For verdicts whose margin may be zero, which are
-/// wrong if either end of the interval is.
+/// hold with a probability of 95 % (Bonferroni). Verdicts whose margin may be zero need this: with
+/// equal sides, *better* is wrong at one end of the interval and *worse* at the other.
 pub fn joint_miss(intervals: usize) -> f64 {
     MISS_PROBABILITY / intervals.max(1) as f64
 }
@@ -67,10 +67,15 @@ pub fn joint_miss(intervals: usize) -> f64 {
 /// they support, with a margin such as [`DEFAULT_MARGIN`], are all right with a probability of 95 %
 /// (Bonferroni).
 ///
-/// A verdict is wrong only if one particular end of its interval is wrong: the upper one for
-/// *better* and for *same* if the true ratio is above the margin, otherwise the lower one. So each
-/// end may miss with 5 % divided by the number of verdicts, and the interval with twice that. But
-/// no interval is narrower than the 95 % interval of a single ratio.
+/// If the true ratio is beyond the margin, a verdict is wrong only if one particular end of its
+/// interval is: the upper one if the ratio is above the margin, and the lower one if it is below.
+/// So each end may miss with 5 % divided by the number of verdicts, and the interval with twice
+/// that. But no interval is narrower than the 95 % interval of a single ratio.
+///
+/// If the true ratio is within the margin, *better* is wrong by the upper end and *worse* by the
+/// lower one. An end then has to miss by the distance to the margin as well, so the two together
+/// are hardly likelier than one end at the margin. The exception is noise that leaves almost no
+/// ratio within the margin: then the probability of a wrong verdict doubles.
 pub fn shared_miss(verdicts: usize) -> f64 {
     MISS_PROBABILITY.min(2.0 * MISS_PROBABILITY / verdicts.max(1) as f64)
 }

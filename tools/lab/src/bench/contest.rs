@@ -118,9 +118,13 @@ impl Contest<'_> {
     /// Returns the probability with which the intervals of this cell may miss.
     ///
     /// The correction counts the verdicts of the run, one per cell, not all pairs of contenders. A
-    /// subject wins only if it differs from every rival, so a wrong win requires one particular
-    /// interval to miss: the one against the rival that is equally good. If further rounds depend
-    /// on the verdict so far, the correction also counts how often it is looked at.
+    /// subject wins only if it differs from every rival, so a wrong win of a contender requires one
+    /// particular interval to miss: the one against the rival that is equally good. The correction
+    /// does not count that the best contender of each side is chosen by the same rounds: if several
+    /// are equally good, that makes a wrong win or a wrong loss likelier.
+    ///
+    /// If further rounds depend on the verdict so far, the correction also counts how often it is
+    /// looked at.
     pub(super) fn miss(&self) -> f64 {
         let rounds = self.record.rounds_of(self.cell);
         shared_miss(self.bench.cells.len()) * self.bench.plan.rounds.error_share(rounds)
