@@ -79,7 +79,8 @@ servers.
 
 A pattern of --only is CONTENDER/CELL, CONTENDER or /CELL; * matches any text.
 Write a cell as it is printed, or as its values: 50x128. Every contender that
-matches a pattern is measured in every cell that matches one.
+matches a pattern is measured in every cell that matches one. A pattern that
+matches nothing is an error.
 
 Exit status: 0 everything was measured; 1 something failed (see the results),
 and the rest was measured; 2 usage error; 3 no verdict is decided; 128 + N
@@ -166,6 +167,10 @@ pub(super) fn run(args: RunArgs) -> Result<ExitCode> {
             Err(error) if names.len() == 1 || error.is::<UsageError>() => return Err(error),
             Err(error) => failed.push(report_failure(name, error)),
         }
+    }
+    if failed.is_empty() {
+        let setups: Vec<&Setup> = open.iter().map(|subject| &subject.setup).collect();
+        options.only.check(&setups)?;
     }
     let lock = RunLock::take()?;
     // An unwritable path is reported before the measurement.

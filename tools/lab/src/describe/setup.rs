@@ -234,16 +234,41 @@ impl Selection {
         !self.cells.is_empty()
     }
 
+    /// Checks that each pattern selects something in one of these set-ups, to which the selection
+    /// has been applied.
+    ///
+    /// # Errors
+    /// If a pattern matches no contender or no cell.
+    pub fn check(&self, setups: &[&Setup]) -> Result<(), UsageError> {
+        let names = || setups.iter().flat_map(|setup| &setup.contenders).map(|one| &one.name);
+        let cells = || setups.iter().flat_map(|setup| &setup.loads).map(|load| &load.cell);
+        if let Some(contender) =
+            self.contenders.iter().find(|pattern| !names().any(|name| matches(pattern, name)))
+        {
+            let text = format!(
+                "--only: '{contender}' matches no contender; if it is a cell, write '/{contender}'"
+            );
+            return Err(UsageError(text));
+        }
+        match self.cells.iter().find(|pattern| !cells().any(|cell| is_cell(pattern, cell))) {
+            None => Ok(()),
+            Some(cell) => Err(UsageError(format!("--only: '/{cell}' matches no cell"))),
+        }
+    }
+
     fn has_contender(&self, name: &str) -> bool {
         self.contenders.is_empty() || self.contenders.iter().any(|pattern| matches(pattern, name))
     }
 
     /// Returns true if the cell is selected.
     pub(crate) fn has_cell(&self, cell: &Cell) -> bool {
-        let (name, values) = (cell.to_string(), cell.job().replace(' ', "x"));
-        let is = |pattern: &String| matches(pattern, &name) || matches(pattern, &values);
-        self.cells.is_empty() || self.cells.iter().any(is)
+        self.cells.is_empty() || self.cells.iter().any(|pattern| is_cell(pattern, cell))
     }
+}
+
+/// Returns true if a cell's name or its values match the pattern.
+fn is_cell(pattern: &str, cell: &Cell) -> bool {
+    matches(pattern, &cell.to_string()) || matches(pattern, &cell.job().replace(' ', "x"))
 }
 
 /// Returns true if a text matches the pattern, in which `*` matches any text.
@@ -309,6 +334,21 @@ mod tests {
         };
         assert_eq!(error("rio"), "nop: no contender matches: choose from ring, task, liburing");
         assert!(error("/7").contains("no cell matches: choose from 64 entries, 128 entries,"));
+    }
+
+    #[test]
+    fn a_pattern_that_matches_nothing_is_an_error() {
+        let check = |patterns: &[&str]| {
+            let only = Selection::new(patterns.iter().copied());
+            let mut setup = setup();
+            setup.select(&only).expect("nothing is left");
+            only.check(&[&setup]).map_err(|error| error.to_string())
+        };
+        assert_eq!(check(&["ring", "task", "/*4"]), Ok(()));
+        let error = check(&["ring", "64"]).expect_err("a pattern without a match was accepted");
+        assert_eq!(error, "--only: '64' matches no contender; if it is a cell, write '/64'");
+        let error = check(&["/64", "/7"]).expect_err("a pattern without a match was accepted");
+        assert_eq!(error, "--only: '/7' matches no cell");
     }
 
     #[test]
