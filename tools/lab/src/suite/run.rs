@@ -19,9 +19,9 @@ use crate::programs::Definition;
 use crate::tables::{Figure, Kind, Question, Suite};
 use annulus_load::stats::median;
 
-/// How long a slice of a server is usually measured. On a shared machine, a slow period begins or ends
-/// within seconds. So short slices are closer to what they are compared with, and there can be more
-/// of them.
+/// How long a slice of a server is usually measured. On a shared machine, a slow period begins or
+/// ends within seconds. So short slices are closer to what they are compared with, and there can be
+/// more of them.
 const SLICE_TIME: Duration = Duration::from_millis(50);
 
 /// How long a slice is measured, in normal and quick runs, if a cell has more than
