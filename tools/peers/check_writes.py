@@ -13,7 +13,7 @@ import struct
 import subprocess
 import sys
 
-SERVICES = ("fan-out", "fan-out-gathering", "fan-out-group", "pieces", "pieces-gathering")
+SERVICES = ("fan-out", "fan-out-gathering", "fan-out-group", "fan-out-shards", "pieces", "pieces-gathering")
 DRIVERS = {"annulus": ("uring", "epoll")}
 SUBSCRIBERS = 20
 MESSAGES = 200

@@ -12,7 +12,7 @@
 //! `fan-out` and `pieces` are written as a beginner would write them, with a write per message or
 //! piece. With `-gathering`, they are written as an expert would write them: everything that is
 //! available is collected and written at once. Annulus's send gathers by itself, so an expert would
-//! write `fan-out-group` there.
+//! write `fan-out-group` there, and `fan-out-shards` for several cores.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::process::exit;
@@ -67,6 +67,8 @@ pub enum Style {
     Gathering,
     /// A `SendGroup` of annulus.
     Group,
+    /// A `SendGroup` on each of annulus's shards, one per CPU that the process may use.
+    Shards,
 }
 
 impl Task {
@@ -88,7 +90,11 @@ impl Task {
     }
 
     fn parse(port: &str, service: &str) -> Option<Task> {
-        let styles = [("-gathering", Style::Gathering), ("-group", Style::Group)];
+        let styles = [
+            ("-gathering", Style::Gathering),
+            ("-group", Style::Group),
+            ("-shards", Style::Shards),
+        ];
         let (name, style) = styles
             .iter()
             .find_map(|(suffix, style)| Some((service.strip_suffix(suffix)?, *style)))

@@ -1,5 +1,6 @@
 //! The storage contender on annulus, on io_uring or, with the mode `epoll`, on epoll: file reads
-//! with a task per read in flight, and a block server with a task per connection.
+//! with a task per read in flight, and a block server with a task per connection. With the mode
+//! `shards`, the block server has a shard on each CPU that the process may use.
 
 use std::io::{self, Error};
 use std::process::ExitCode;
@@ -8,7 +9,8 @@ use std::sync::Arc;
 
 use annulus::fs::{AlignedBuf, File, OpenOptions};
 use annulus::net::{ListenOptions, TcpStream};
-use annulus::{DriverChoice, Runtime, time};
+use annulus::shards::{ShardedListener, Spread, cpus};
+use annulus::{DriverChoice, Runtime, shards, time};
 use listen::Address;
 use peer_storage::{
     BACKLOG, BLOCK, Cache, Job, Kv, REQUEST, SHORTAGE, Task, announce, ended, ring, task, unserved,
@@ -16,16 +18,23 @@ use peer_storage::{
 };
 
 fn main() -> ExitCode {
-    let (task, mode) = match task(&["epoll"]) {
+    let (task, mode) = match task(&["epoll", "shards"]) {
         Ok(found) => found,
         Err(code) => return code,
     };
-    let driver = if mode.is_some() { DriverChoice::Epoll } else { DriverChoice::Uring };
-    let mut runtime = ring(Runtime::builder().driver(driver).build());
-    let ran = match task {
-        Task::Reads(reads) => reads.answer(|job| run(&mut runtime, job)),
-        Task::Kv(kv) => runtime.block_on(serve(kv)),
-        Task::Log(_) => unserved(),
+    let runtime = || {
+        let is_epoll = mode.as_deref() == Some("epoll");
+        let driver = if is_epoll { DriverChoice::Epoll } else { DriverChoice::Uring };
+        ring(Runtime::builder().driver(driver).build())
+    };
+    let ran = match (task, mode.as_deref()) {
+        (Task::Kv(kv), Some("shards")) => serve_on_shards(kv),
+        (Task::Kv(kv), _) => runtime().block_on(serve(kv)),
+        (_, Some("shards")) | (Task::Log(_), _) => unserved(),
+        (Task::Reads(reads), _) => {
+            let mut runtime = runtime();
+            reads.answer(|job| run(&mut runtime, job))
+        }
     };
     ran.map_or_else(|error| ended("annulus", error), |()| ExitCode::SUCCESS)
 }
@@ -54,8 +63,7 @@ fn run(runtime: &mut Runtime, job: &Arc<Job>) -> io::Result<()> {
 async fn serve(kv: Kv) -> io::Result<()> {
     let listener = ListenOptions::new().backlog(BACKLOG as u32).bind(kv.address)?;
     announce(&Address::Tcp(listener.local_addr()?));
-    let file = OpenOptions::new().read(true).direct(kv.direct).open(&kv.path).await?;
-    let (file, kv) = (Rc::new(file), Rc::new(kv));
+    let (file, kv) = (open(&kv).await?, Arc::new(kv));
     loop {
         match listener.accept().await {
             Ok((stream, _)) => {
@@ -66,7 +74,28 @@ async fn serve(kv: Kv) -> io::Result<()> {
     }
 }
 
-async fn connection(mut stream: TcpStream, file: Rc<File>, kv: Rc<Kv>) -> io::Result<()> {
+fn serve_on_shards(kv: Kv) -> io::Result<()> {
+    let count = cpus()?.len();
+    let options = ListenOptions::new().backlog(BACKLOG as u32);
+    let listener = ShardedListener::bind(kv.address, &options, count, Spread::LeastConnections)?;
+    announce(&Address::Tcp(listener.local_addr()));
+    let kv = Arc::new(kv);
+    shards(count, async |shard| {
+        let (mut listener, file) = (listener.open(&shard)?, open(&kv).await?);
+        while let Some((stream, _)) = listener.accept().await? {
+            annulus::spawn(connection(stream, file.clone(), kv.clone()));
+        }
+        io::Result::Ok(())
+    })?;
+    Ok(())
+}
+
+async fn open(kv: &Kv) -> io::Result<Rc<File>> {
+    let options = OpenOptions::new().read(true).direct(kv.direct);
+    options.open(&kv.path).await.map(Rc::new)
+}
+
+async fn connection(mut stream: TcpStream, file: Rc<File>, kv: Arc<Kv>) -> io::Result<()> {
     let mut block = AlignedBuf::new(BLOCK, BLOCK)?;
     loop {
         let offset = kv.offset(&stream.recv_exact(REQUEST).await?)?;
