@@ -20,6 +20,7 @@
 
 use crate::bytes::chunk::IntoChunk;
 use crate::bytes::lease::Lease;
+use crate::bytes::thread_bound::stays;
 use crate::fs::path::about;
 use crate::net::{AsStream, NewFd, RecvBuffer, SendFuture, StreamHandle, borrow_exposed, given};
 use crate::runtime::current;
@@ -87,6 +88,11 @@ pub struct Sender {
 pub struct Receiver {
     handle: StreamHandle,
     unread: RecvBuffer,
+}
+
+stays! {
+    Send Sender Sync Sender
+    Send Receiver Sync Receiver
 }
 
 impl Sender {

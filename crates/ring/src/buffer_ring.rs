@@ -60,7 +60,9 @@ impl BufferRing {
             group,
             ..BufferRingSetup::default()
         };
-        ring.register(Register::BufferRing, (&raw mut setup).cast(), 1)
+        // SAFETY: there is one set-up, and its entries stay mapped: they are unmapped only once the
+        // ring is unregistered, and otherwise leaked.
+        unsafe { ring.register(Register::BufferRing, (&raw mut setup).cast(), 1) }
             .map_err(|e| SetupError::Step("registering a buffer ring", e))?;
         Ok(Self { memory: ManuallyDrop::new(memory), group, mask: (entries - 1) as u16, tail: 0 })
     }
@@ -114,7 +116,8 @@ impl BufferRing {
     /// `ring` must be the ring that the group was registered with.
     pub unsafe fn unregister(self, ring: &Ring) -> io::Result<()> {
         let mut setup = BufferRingSetup { group: self.group, ..BufferRingSetup::default() };
-        ring.register(Register::UnregisterBufferRing, (&raw mut setup).cast(), 1)?;
+        // SAFETY: the kernel reads one set-up during the call.
+        unsafe { ring.register(Register::UnregisterBufferRing, (&raw mut setup).cast(), 1) }?;
         // The kernel no longer reads the entries.
         drop(ManuallyDrop::into_inner(self.memory));
         Ok(())

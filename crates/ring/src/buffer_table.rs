@@ -1,5 +1,6 @@
 //! A table of registered buffers. The kernel looks up and pins the pages of a buffer once, instead
 //! of in each operation that uses it.
+#![allow(unsafe_code)]
 
 use crate::entry::Entry;
 use crate::opcode;
@@ -31,7 +32,8 @@ impl BufferTable {
             ..BufferTableSetup::default()
         };
         let bytes = size_of::<BufferTableSetup>() as u32;
-        ring.register(Register::Buffers, (&raw mut setup).cast(), bytes)?;
+        // SAFETY: this is the size of the set-up, which the kernel reads during the call.
+        unsafe { ring.register(Register::Buffers, (&raw mut setup).cast(), bytes) }?;
         Ok(Self { slots })
     }
 
@@ -66,7 +68,9 @@ fn update(ring: &Ring, slot: u16, buffer: IoVec) -> io::Result<()> {
         ..BufferTableUpdate::default()
     };
     let bytes = size_of::<BufferTableUpdate>() as u32;
-    ring.register(Register::BuffersUpdate, (&raw mut update).cast(), bytes).map(drop)
+    // SAFETY: this is the size of the update. It refers to one buffer of one slot, and the kernel
+    // reads both during the call. It pins the buffer's pages and does not access them.
+    unsafe { ring.register(Register::BuffersUpdate, (&raw mut update).cast(), bytes) }.map(drop)
 }
 
 /// Makes a read or write use the registered buffer in a slot, which must contain its memory.

@@ -120,19 +120,22 @@ impl Ring {
     /// Enables the ring on this thread and registers its descriptor, so that `io_uring_enter` need
     /// not look up a file.
     fn enable(&mut self) -> Result<(), SetupError> {
-        self.register(Register::EnableRings, std::ptr::null_mut(), 0)
+        // SAFETY: the call has no argument.
+        unsafe { self.register(Register::EnableRings, std::ptr::null_mut(), 0) }
             .map_err(|e| SetupError::Step("enabling the ring", e))?;
         let mut update =
             RingUpdate { offset: u32::MAX, reserved: 0, data: self.handle.fd.raw() as u64 };
         // On an older kernel, or if the thread already has 16 rings, the plain descriptor is used.
-        if self.register(Register::RingFds, (&raw mut update).cast(), 1).is_ok() {
+        // SAFETY: the kernel reads and writes one update during the call.
+        if unsafe { self.register(Register::RingFds, (&raw mut update).cast(), 1) }.is_ok() {
             self.id = RingId { fd: update.offset as RawFd, registered: true };
         }
         Ok(())
     }
 
     fn limit_workers(&mut self, mut max_workers: [u32; 2]) -> Result<(), SetupError> {
-        self.register(Register::IowqMaxWorkers, (&raw mut max_workers).cast(), 2)
+        // SAFETY: the kernel reads and writes two numbers during the call.
+        unsafe { self.register(Register::IowqMaxWorkers, (&raw mut max_workers).cast(), 2) }
             .map_err(|e| SetupError::Step("limiting the kernel's workers", e))?;
         Ok(())
     }

@@ -1,4 +1,5 @@
 //! Questions to the kernel that need no ring (6.18): which flags and registrations it knows.
+#![allow(unsafe_code)]
 
 use crate::params::SetupFlags;
 use crate::ring::Ring;
@@ -95,6 +96,8 @@ fn ask<T: Default>(ring: &Ring, what: u32) -> T {
         ..Question::default()
     };
     // A kernel without queries refuses the call; one without this query writes its refusal.
-    let asked = ring.register_without_ring(Register::Query, (&raw mut question).cast());
+    // SAFETY: there is one question, and the kernel writes its answer, of at most the given size,
+    // during the call.
+    let asked = unsafe { ring.register_without_ring(Register::Query, (&raw mut question).cast()) };
     if asked.is_ok() && question.result == 0 { answer } else { T::default() }
 }

@@ -44,10 +44,12 @@ impl Restriction {
 
 /// Restricts a ring, which must not be enabled yet, to `operations`, the registrations that this
 /// crate uses, and `ALLOWED_ENTRY_FLAGS`.
+#[allow(unsafe_code)]
 pub(crate) fn restrict(ring: &Ring, operations: &[u8]) -> Result<(), SetupError> {
     let mut restrictions = restrictions(operations);
     let count = restrictions.len() as u32;
-    ring.register(Register::Restrictions, restrictions.as_mut_ptr().cast(), count)
+    // SAFETY: the kernel reads this many restrictions during the call.
+    unsafe { ring.register(Register::Restrictions, restrictions.as_mut_ptr().cast(), count) }
         .map_err(|e| SetupError::Step("restricting the ring", e))?;
     Ok(())
 }

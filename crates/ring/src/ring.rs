@@ -167,7 +167,8 @@ impl Ring {
     pub fn register_eventfd(&mut self, eventfd: BorrowedFd<'_>) -> io::Result<()> {
         self.completion_queue.set_eventfd_enabled(false);
         let mut number = eventfd.as_raw_fd();
-        self.register(Register::Eventfd, (&raw mut number).cast(), 1).map(drop)
+        // SAFETY: the kernel reads one descriptor during the call.
+        unsafe { self.register(Register::Eventfd, (&raw mut number).cast(), 1) }.map(drop)
     }
 
     /// Switches the registered eventfd on or off. While it is on, the kernel signals it for each
@@ -254,22 +255,36 @@ impl Ring {
     /// The kernel's error.
     pub fn probe(&self) -> io::Result<Probe> {
         let mut probe = Probe::empty();
-        self.register(Register::Probe, probe.as_mut_ptr(), Probe::MAX_OPCODES)?;
+        // SAFETY: the probe has room for this many operations, and is filled during the call.
+        unsafe { self.register(Register::Probe, probe.as_mut_ptr(), Probe::MAX_OPCODES) }?;
         Ok(*probe)
     }
 
-    pub(crate) fn register(&self, what: Register, arg: *mut u8, count: u32) -> io::Result<u32> {
-        // SAFETY: each caller in this crate passes a live structure of the type that `what`
-        // expects. The kernel retains only buffer rings, which are unregistered before their memory
-        // is freed, or leaked.
+    /// Makes a registration of the ring.
+    ///
+    /// # Safety
+    /// The same conditions as for [`Kernel::register`].
+    pub(crate) unsafe fn register(
+        &self,
+        what: Register,
+        arg: *mut u8,
+        count: u32,
+    ) -> io::Result<u32> {
+        // SAFETY: the caller fulfils this function's contract, which is that of the call.
         unsafe { self.handle.kernel.register(self.handle.fd, what, arg, count) }
     }
 
     /// Makes a registration that refers to no ring. Unlike others, it needs no permission on a
     /// restricted ring.
-    pub(crate) fn register_without_ring(&self, what: Register, arg: *mut u8) -> io::Result<u32> {
-        // SAFETY: each caller in this crate passes a live structure of the type that `what`
-        // expects, and the kernel retains nothing of it.
+    ///
+    /// # Safety
+    /// The same conditions as for [`Kernel::register`], with a count of 0.
+    pub(crate) unsafe fn register_without_ring(
+        &self,
+        what: Register,
+        arg: *mut u8,
+    ) -> io::Result<u32> {
+        // SAFETY: the caller fulfils this function's contract, which is that of the call.
         unsafe { self.handle.kernel.register(Fd::NONE, what, arg, 0) }
     }
 }
@@ -280,7 +295,8 @@ impl Drop for Ring {
             // Otherwise the thread's table of registered rings, which has 16 entries, would keep
             // this ring alive.
             let mut update = RingUpdate { offset: self.id.fd as u32, ..RingUpdate::default() };
-            _ = self.register(Register::UnregisterRingFds, (&raw mut update).cast(), 1);
+            // SAFETY: the kernel reads one update during the call.
+            _ = unsafe { self.register(Register::UnregisterRingFds, (&raw mut update).cast(), 1) };
         }
     }
 }

@@ -26,6 +26,7 @@ pub enum AnotherThread {}
 macro_rules! stays {
     ($($trait:ident $type:ident)+) => {$(
         // SAFETY: no type implements `MayUse`, so this makes nothing `Send` or `Sync`.
+        #[allow(unsafe_code)]
         unsafe impl $trait for $type
         where
             // `for` delays the check of a condition that the compiler knows to be false.

@@ -10,6 +10,7 @@ use super::path::{
     with_c_path,
 };
 use super::read_dir::ReadDir;
+use crate::bytes::thread_bound::stays;
 use crate::errors::raw_os_error;
 use crate::file_policy::{CallKind, Class};
 use crate::runtime::core::Core;
@@ -60,6 +61,8 @@ pub struct Dir {
     /// `None` means the working directory.
     pub(super) open: Option<Rc<OpenFile>>,
 }
+
+stays!(Send Dir Sync Dir);
 
 impl Dir {
     /// Returns a handle for the working directory, which each call looks up again.

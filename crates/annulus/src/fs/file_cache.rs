@@ -5,6 +5,7 @@ use super::dir::Dir;
 use super::file::File;
 use super::metadata::Metadata;
 use super::open::OpenOptions;
+use crate::bytes::thread_bound::stays;
 use crate::tasks::consume_budget;
 use rustix::io::Errno;
 use std::cell::{Cell, RefCell};
@@ -68,6 +69,8 @@ const DEFAULT_UNUSED_FOR: Duration = Duration::from_secs(60);
 pub struct FileCache {
     shared: Rc<CacheState>,
 }
+
+stays!(Send FileCache Sync FileCache);
 
 struct CacheState {
     dir: Dir,

@@ -4,6 +4,7 @@ use super::split::SendHalf;
 use super::stream_handle::StreamHandle;
 use crate::bytes::chunk::Chunk;
 use crate::bytes::shared::SharedBytes;
+use crate::bytes::thread_bound::stays;
 use crate::runtime::spawn::spawn;
 use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
@@ -130,6 +131,8 @@ pub struct GroupCounts {
 pub struct SendGroup {
     shared: Rc<Shared>,
 }
+
+stays!(Send SendGroup Sync SendGroup);
 
 struct Shared(RefCell<Group>);
 

@@ -2,6 +2,7 @@
 
 use super::SIGKILL;
 use super::running::Running;
+use crate::bytes::thread_bound::stays;
 use crate::io::AsyncRecv;
 use crate::pipe::{Receiver, Sender};
 use crate::signal::Signal;
@@ -63,6 +64,8 @@ pub struct Child {
     running: Option<Running>,
     kill_on_drop: bool,
 }
+
+stays!(Send Child Sync Child);
 
 impl Child {
     pub(super) fn new(running: Running, kill_on_drop: bool) -> Self {
