@@ -78,7 +78,7 @@ const RUNS: [Run; 23] = [
     ("axum-2", "axum on all cores, with tokio's multi-threaded runtime"),
     ("files", "static files, with nginx"),
     ("store", "the protocol of Redis, with redis-server"),
-    ("fan-out", "a broadcast, with tokio, monoio, C and redis-server"),
+    ("fan-out", "a broadcast, with tokio, compio, monoio, C and redis-server"),
     ("proxy", "a TCP proxy, with HAProxy, nginx and socat"),
     ("proxy-2", "the same on two threads, with HAProxy"),
     ("overload", "the proxy at fixed rates, up to 120 % of HAProxy's peak"),
