@@ -93,6 +93,9 @@ counters! {
     pub file_ring: u64,
     /// File calls made by the ring with a registered buffer; also counted in `file_ring`.
     pub file_registered: u64,
+    /// File calls that the kernel made without a thread or a ring (`io_submit`): reads and writes
+    /// past the page cache, on epoll.
+    pub file_direct: u64,
     /// File calls made by worker threads.
     pub file_worker: u64,
     /// Datagrams that the kernel dropped because a socket's receive buffer was full.

@@ -84,8 +84,9 @@ impl Driver {
         }
     }
 
-    /// Makes a file call off the loop: on the ring if possible, otherwise on a worker thread. A
-    /// call that may hang runs on a separate thread.
+    /// Makes a file call off the loop: on the ring if possible, otherwise on a worker thread. On
+    /// epoll, the kernel makes direct reads and writes without a thread if it can. A call that may
+    /// hang runs on a separate thread.
     ///
     /// `in_flight` is the number of file calls whose terminal event has not been taken, including
     /// this one, but without [isolated](FileStart::Isolated) ones. It determines how many
@@ -106,7 +107,7 @@ impl Driver {
         let job = unsafe { FileJob::new(token, call) };
         match self {
             Self::Uring(uring) => uring.submit_job(job, start, in_flight),
-            Self::Epoll(epoll) => epoll.submit_job(job, start.group()),
+            Self::Epoll(epoll) => epoll.submit_job(job, start, in_flight),
         }
     }
 

@@ -201,6 +201,19 @@ pub enum FileStart {
     },
 }
 
+/// Minimum number of calls in an early batch, which is submitted before the end of the turn.
+const MIN_EARLY_BATCH_CALLS: u32 = 2;
+
+/// Returns true if the queued calls should be submitted before the end of the turn: if the device
+/// has no more calls than that to work on. `in_flight` includes the queued calls.
+///
+/// The kernel starts none of the calls of a batch before it has prepared all of them, so an idle
+/// device first gets a small batch, and then larger ones. A device that has enough to do gets one
+/// batch per turn, because the device is notified of each batch.
+pub(crate) fn is_early_batch(queued: u32, in_flight: u32) -> bool {
+    queued >= MIN_EARLY_BATCH_CALLS && queued >= in_flight.saturating_sub(queued)
+}
+
 impl FileStart {
     /// Returns the group of a call that may hang.
     pub fn group(self) -> Option<u64> {

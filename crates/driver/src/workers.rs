@@ -3,7 +3,13 @@
 //!
 //! A thread starts only if a call finds all others busy. An eventfd tells the driver that calls
 //! have ended. While reads and writes wait for a thread, one signal reports several calls, because
-//! a signal costs as much as a short call. Calls that may wait for another process go to a separate
+//! a signal costs as much as a short call.
+//!
+//! Small reads of a file from the page cache form a *group*, which one thread makes, because waking
+//! a thread for each read costs as much as the read. The thread first announces all of them, so
+//! that the device works on them at the same time.
+//!
+//! Calls that may wait for another process go to a separate
 //! thread: see `poll_thread`. Calls that may hang go to other threads: see `isolated`.
 #![allow(unsafe_code)]
 
@@ -20,7 +26,7 @@ use poll_thread::PendingCall;
 use rustix::io::Errno;
 use std::collections::VecDeque;
 use std::fmt;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::{self, JoinHandle};
 
@@ -46,9 +52,57 @@ fn allowed(waiting: usize, threads: usize) -> usize {
     if waiting > threads { MAX_WORKER_THREADS } else { USUAL_WORKER_THREADS }
 }
 
+/// Maximum number of reads in a group, which one thread makes. With smaller groups, more threads
+/// have to be woken: with 32 reads in flight, groups of eight took a fifth more CPU time.
+const MAX_GROUP_READS: usize = 32;
+
+/// Calls that no thread has taken, oldest first.
+#[derive(Default)]
+struct JobQueue {
+    /// The calls, and the file of each one that may be part of a group.
+    jobs: VecDeque<(FileJob, Option<RawFd>)>,
+    /// Number of calls that may not be part of a group.
+    singles: usize,
+}
+
+impl JobQueue {
+    fn len(&self) -> usize {
+        self.jobs.len()
+    }
+
+    /// Adds a call. `file` is its file if it may be part of a group.
+    fn push(&mut self, job: FileJob, file: Option<RawFd>) {
+        self.singles += usize::from(file.is_none());
+        self.jobs.push_back((job, file));
+    }
+
+    /// Takes the next call, and the rest of its group: further reads of the same file.
+    fn pop_group(&mut self) -> Option<(FileJob, Vec<FileJob>)> {
+        let (job, file) = self.jobs.pop_front()?;
+        self.singles -= usize::from(file.is_none());
+        let is_in_group = |next: &&(FileJob, Option<RawFd>)| file.is_some() && next.1 == file;
+        let rest = self.jobs.iter().take(MAX_GROUP_READS - 1).take_while(is_in_group).count();
+        Some((job, self.jobs.drain(..rest).map(|(job, _)| job).collect()))
+    }
+
+    fn remove(&mut self, target: Token) -> Option<FileJob> {
+        let position = self.jobs.iter().position(|(job, _)| job.token() == target)?;
+        let (job, file) = self.jobs.remove(position)?;
+        self.singles -= usize::from(file.is_none());
+        Some(job)
+    }
+
+    /// Returns the number of threads that the calls need if each group has one.
+    fn threads(&self) -> usize {
+        self.singles + (self.jobs.len() - self.singles).div_ceil(MAX_GROUP_READS)
+    }
+}
+
 #[derive(Default)]
 struct WorkerQueues {
-    jobs: VecDeque<FileJob>,
+    queue: JobQueue,
+    /// Reads that the kernel has been told of, so that the device works on them, oldest first.
+    announced: VecDeque<FileJob>,
     done: Vec<Event>,
     /// Whether the driver has been notified of events in `done` since it last took them.
     signalled: bool,
@@ -57,6 +111,9 @@ struct WorkerQueues {
     busy: usize,
     /// Number of threads that wait for a call and have not been woken.
     idle: usize,
+    /// Number of threads that have been woken and still have to note it. A condition variable may
+    /// wake more threads than it was asked to.
+    woken: usize,
     pending: Vec<PendingCall>,
     poll_thread: Option<JoinHandle<()>>,
     isolated: IsolatedCalls,
@@ -107,6 +164,12 @@ impl Workers {
         fd_of(&self.0.done_fd)
     }
 
+    /// Returns the eventfd that becomes readable when calls end. The caller may signal it for calls
+    /// of its own.
+    pub(crate) fn eventfd(&self) -> &EventFd {
+        &self.0.done_fd
+    }
+
     /// Queues a call, which has a group if it may hang.
     ///
     /// # Errors
@@ -121,23 +184,20 @@ impl Workers {
     }
 
     fn submit_job(&self, job: FileJob) -> Result<(), Event> {
+        let (token, file) = (job.token(), job.buffered_read());
         let mut state = self.0.state();
-        let WorkerQueues { threads, jobs, busy, .. } = &*state;
-        if jobs.len() + busy >= threads.len() && threads.len() < allowed(jobs.len(), threads.len())
-        {
+        state.queue.push(job, file);
+        if state.idle == 0 && state.needs_thread() {
             match self.start(WorkerThreads::run_jobs) {
                 Ok(thread) => state.threads.push(thread),
-                Err(errno) if state.threads.is_empty() => return Err(job.end(Err(errno))),
+                Err(errno) if state.threads.is_empty() => {
+                    let job = state.queue.remove(token).expect("the call was queued above");
+                    return Err(job.end(Err(errno)));
+                }
                 Err(_) => {}
             }
         }
-        state.jobs.push_back(job);
-        let wakes = state.idle > 0 && state.busy < allowed(state.jobs.len(), state.busy);
-        state.idle -= usize::from(wakes);
-        drop(state);
-        if wakes {
-            self.0.work.notify_one();
-        }
+        self.0.wake_worker(state);
         Ok(())
     }
 
@@ -169,13 +229,12 @@ impl Workers {
             self.0.wake_fd.signal();
             return true;
         }
-        let queued = state.jobs.iter().position(|job| job.token() == target);
-        let job = match queued.and_then(|index| state.jobs.remove(index)) {
+        let announced = state.announced.iter().position(|job| job.token() == target);
+        let job = announced.and_then(|position| state.announced.remove(position));
+        let job = job.or_else(|| state.queue.remove(target));
+        let job = match job.or_else(|| state.isolated.remove_waiting(target)) {
             Some(job) => job,
-            None => match state.isolated.remove_waiting(target) {
-                Some(job) => job,
-                None => return false,
-            },
+            None => return false,
         };
         state.done.push(job.end(Err(Errno::CANCELED)));
         drop(state);
@@ -221,7 +280,25 @@ impl Drop for Workers {
 impl fmt::Debug for Workers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let state = self.0.state();
-        write!(f, "Workers({} threads, {} calls waiting)", state.threads.len(), state.jobs.len())
+        write!(f, "Workers({} threads, {} calls waiting)", state.threads.len(), state.queue.len())
+    }
+}
+
+impl WorkerQueues {
+    /// Takes the next call, and the rest of its group if it has one.
+    fn take_jobs(&mut self) -> Option<(FileJob, Vec<FileJob>)> {
+        match self.announced.pop_front() {
+            Some(job) => Some((job, Vec::new())),
+            None => self.queue.pop_group(),
+        }
+    }
+
+    /// Returns true if the queued calls need another thread, and may have it.
+    fn needs_thread(&self) -> bool {
+        let awake = self.threads.len() - self.idle;
+        let needed = self.busy + self.queue.threads();
+        // The call that has just been queued does not count: a thread that ends its call takes it.
+        awake < needed.min(allowed(self.queue.len().saturating_sub(1), awake))
     }
 }
 
@@ -245,20 +322,21 @@ impl WorkerThreads {
     }
 
     /// Ends a call, and returns the next one if one is queued. Tells the driver of the end, unless
-    /// few calls have ended compared with those that are queued, and the next one ends soon.
+    /// few calls have ended compared with those that wait for a thread, and the next one ends soon.
     fn end_job(&self, event: Event) -> Option<FileJob> {
         let mut state = self.state();
         state.done.push(event);
-        let next = if state.closed { None } else { state.jobs.pop_front() };
+        let next = if state.closed { None } else { state.take_jobs() };
         state.busy -= usize::from(next.is_none());
-        let waits = state.done.len() <= state.jobs.len().min(MAX_UNREPORTED_CALLS)
-            && next.as_ref().is_some_and(FileJob::moves_bytes_at_offset);
+        let waiting = state.queue.len() + state.announced.len();
+        let waits = state.done.len() <= waiting.min(MAX_UNREPORTED_CALLS)
+            && next.as_ref().is_some_and(|(job, _)| job.moves_bytes_at_offset());
         let signals = !waits && !std::mem::replace(&mut state.signalled, true);
-        drop(state);
+        self.wake_worker(state);
         if signals {
             self.notify_done();
         }
-        next
+        next.map(|(job, group)| self.announce(job, group))
     }
 
     fn wait_for_job(&self) -> Option<FileJob> {
@@ -267,13 +345,41 @@ impl WorkerThreads {
             if state.closed {
                 return None;
             }
-            if let Some(job) = state.jobs.pop_front() {
+            if let Some((job, group)) = state.take_jobs() {
                 state.busy += 1;
-                return Some(job);
+                self.wake_worker(state);
+                return Some(self.announce(job, group));
             }
             state.idle += 1;
-            state = self.work.wait(state).unwrap_or_else(PoisonError::into_inner);
+            while state.woken == 0 && !state.closed {
+                state = self.work.wait(state).unwrap_or_else(PoisonError::into_inner);
+            }
+            state.woken = state.woken.saturating_sub(1);
         }
+    }
+
+    /// Wakes an idle thread if the queued calls need one.
+    fn wake_worker(&self, mut state: MutexGuard<'_, WorkerQueues>) {
+        let wakes = state.idle > 0 && state.queue.len() > 0 && state.needs_thread();
+        if wakes {
+            (state.idle, state.woken) = (state.idle - 1, state.woken + 1);
+        }
+        drop(state);
+        if wakes {
+            self.work.notify_one();
+        }
+    }
+
+    /// Tells the kernel of all reads of a group, so that the device works on them at the same time,
+    /// and returns the first one, to be made now. If this thread waits long for it, others make the
+    /// rest.
+    fn announce(&self, first: FileJob, rest: Vec<FileJob>) -> FileJob {
+        if !rest.is_empty() {
+            first.announce();
+            rest.iter().for_each(FileJob::announce);
+            self.state().announced.extend(rest);
+        }
+        first
     }
 }
 
@@ -367,12 +473,49 @@ mod tests {
         let call = FileCall::Read { fd: -1, buffer, len: 0, offset: 0, nowait: false };
         // SAFETY: no thread exists that could make the calls.
         let job = |slot| unsafe { FileJob::new(token(slot), call) };
-        workers.0.state().jobs.extend((0..1000).map(job));
+        (0..1000).for_each(|slot| workers.0.state().queue.push(job(slot), None));
         workers.0.state().busy = 1;
         while !workers.0.state().signalled {
             assert!(workers.0.end_job(job(1000).end(Ok(0))).is_some(), "no call was left");
         }
         assert_eq!(workers.0.state().done.len(), MAX_UNREPORTED_CALLS + 1);
+    }
+
+    #[test]
+    fn small_reads_of_a_file_are_taken_together() {
+        let file = std::fs::File::open("/proc/self/exe").unwrap();
+        let other = std::fs::File::open("/proc/self/exe").unwrap();
+        let mut queue = JobQueue::default();
+        let buffer = std::ptr::null_mut();
+        let mut push = |file: &std::fs::File, len| {
+            let call =
+                FileCall::Read { fd: file.as_raw_fd(), buffer, len, offset: 0, nowait: false };
+            // SAFETY: the call is not made.
+            let job = unsafe { FileJob::new(token(1), call) };
+            let in_group = job.buffered_read();
+            queue.push(job, in_group);
+        };
+        (0..MAX_GROUP_READS + 3).for_each(|_| push(&file, 4096));
+        (0..2).for_each(|_| push(&other, 4096));
+        (0..2).for_each(|_| push(&file, 1 << 20));
+        push(&file, 4096);
+        assert_eq!(queue.threads(), 4);
+        let groups: Vec<usize> =
+            std::iter::from_fn(|| queue.pop_group()).map(|(_, rest)| rest.len() + 1).collect();
+        assert_eq!(groups, [MAX_GROUP_READS, 3, 2, 1, 1, 1]);
+        assert_eq!((queue.len(), queue.threads()), (0, 0));
+    }
+
+    #[test]
+    fn an_announced_read_can_be_cancelled() {
+        let workers = Workers::new().unwrap();
+        let buffer = std::ptr::null_mut();
+        let call = FileCall::Read { fd: -1, buffer, len: 1, offset: 0, nowait: false };
+        // SAFETY: no thread exists that could make the call.
+        workers.0.state().announced.push_back(unsafe { FileJob::new(token(1), call) });
+        assert!(workers.cancel(token(1)));
+        assert!(!workers.cancel(token(1)), "the read was cancelled twice");
+        assert_eq!(wait_for(&workers, 1)[0].result, Err(Errno::CANCELED));
     }
 
     #[test]
@@ -386,10 +529,10 @@ mod tests {
         std::fs::remove_file(path).unwrap();
         let call = FileCall::Lock { fd: wanted.as_raw_fd(), operation: 2 };
         (0..=USUAL_WORKER_THREADS).for_each(|slot| submit(&workers, slot as u32, call));
-        while workers.0.state().jobs.len() > 1 {
+        while workers.0.state().queue.len() > 1 {
             thread::yield_now();
         }
-        let last = workers.0.state().jobs[0].token();
+        let last = workers.0.state().queue.jobs[0].0.token();
         assert!(workers.cancel(last));
         assert!(!workers.cancel(last), "a call was cancelled twice");
         let cancelled = wait_for(&workers, 1);

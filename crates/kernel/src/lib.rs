@@ -11,6 +11,7 @@
 
 mod address;
 pub mod affinity;
+mod aio;
 mod call;
 mod control;
 pub mod descriptor;
@@ -33,6 +34,7 @@ pub mod splice;
 mod uring;
 
 pub use address::{Address, UnixName};
+pub use aio::{AioCall, AioContext};
 pub use call::{named, with_text, without_text};
 pub use control::{
     Control, ControlWriter, Controls, Direction, MAX_DESCRIPTORS_PER_MESSAGE, descriptors, space,

@@ -17,6 +17,7 @@
 #![allow(unsafe_code)]
 
 mod calls;
+mod direct_calls;
 mod input;
 mod message;
 mod output;
@@ -27,12 +28,13 @@ mod watch;
 
 use crate::driver_state::DriverState;
 use crate::event::Event;
-use crate::op::{MemoryOp, Op};
+use crate::op::{FileStart, MemoryOp, Op, is_early_batch};
 use crate::pool::{Pool, PoolSize, ReceiveBudget, Trim};
 use crate::slots::{OpKind, Token};
 use crate::wait::Wait;
 use crate::workers::{FileJob, Workers};
 use annulus_kernel::{Fd, IoVec, Kernel, MessageLayout, MsgHeader, named};
+use direct_calls::DirectCalls;
 use input::InputOp;
 use message::MessageBatch;
 use output::{OutputKind, OutputTable};
@@ -82,6 +84,9 @@ pub struct Epoll {
     /// The trim to carry out in this turn.
     trim: Option<Trim>,
     workers: Option<Workers>,
+    direct: DirectCalls,
+    /// Number of early direct calls that have been queued since the last submission.
+    early_calls: u32,
 }
 
 impl Epoll {
@@ -107,6 +112,8 @@ impl Epoll {
             trim_timer,
             trim: None,
             workers: None,
+            direct: DirectCalls::default(),
+            early_calls: 0,
             common: DriverState::new(kernel.clone(), Pool::new(pool, kernel.clone())?),
         };
         if kernel.real_descriptors() {
@@ -212,20 +219,56 @@ impl Epoll {
         }
     }
 
-    /// Passes a file call to a worker. On a simulated kernel, which has one thread, the call is
-    /// made at once.
-    pub(crate) fn submit_job(&mut self, job: FileJob, group: Option<u64>) {
+    /// Makes a direct call without a thread if possible, and passes other file calls to a worker.
+    /// On a simulated kernel, which has one thread, the call is made at once.
+    pub(crate) fn submit_job(&mut self, job: FileJob, start: FileStart, in_flight: u32) {
         if !self.common.kernel.real_descriptors() {
             self.common.counters.file_inline += 1;
             let result = job.run_on(&*self.common.kernel);
             return self.ready_events.push_back(job.end(result));
         }
+        let job = match (start.group(), &self.workers) {
+            (None, Some(workers)) => match self.direct.queue(job, workers.eventfd()) {
+                Ok(()) => {
+                    self.early_calls += u32::from(start == FileStart::Early);
+                    if is_early_batch(self.early_calls, in_flight) {
+                        self.start_direct_calls();
+                    }
+                    return;
+                }
+                Err(job) => job,
+            },
+            _ => job,
+        };
+        self.submit_to_worker(job, start.group());
+    }
+
+    fn submit_to_worker(&mut self, job: FileJob, group: Option<u64>) {
         self.common.counters.file_worker += 1;
         let submitted = match self.workers() {
             Ok(workers) => workers.submit(job, group),
             Err(errno) => Err(job.end(Err(errno))),
         };
         self.ready_events.extend(submitted.err());
+    }
+
+    /// Submits the queued direct calls.
+    fn start_direct_calls(&mut self) {
+        self.early_calls = 0;
+        let mut refused = Vec::new();
+        let started = self.direct.start(|job| refused.push(job));
+        self.common.counters.file_direct += started as u64;
+        refused.into_iter().for_each(|job| self.submit_to_worker(job, None));
+    }
+
+    /// Takes the events of file calls that were made off the loop.
+    fn take_file_events(&mut self) {
+        if let Some(workers) = &self.workers {
+            workers.take_events(&mut self.ready_events);
+        }
+        let mut refused = Vec::new();
+        self.direct.take_events(&mut self.ready_events, |job| refused.push(job));
+        refused.into_iter().for_each(|job| self.submit_to_worker(job, None));
     }
 
     /// Closes a descriptor whose close may hang.
@@ -278,9 +321,13 @@ impl Epoll {
     }
 
     fn cancel(&mut self, target: Token) {
-        if let (OpKind::File, Some(workers)) = (target.kind(), &self.workers) {
+        if target.kind() == OpKind::File {
             // A call that has started cannot be cancelled; it reports its own result.
-            _ = workers.cancel(target);
+            if let Some(job) = self.direct.remove_queued(target) {
+                self.ready_events.push_back(job.end(Err(Errno::CANCELED)));
+            } else if let Some(workers) = &self.workers {
+                _ = workers.cancel(target);
+            }
         }
         let Some(fd) = self.watches.fd_of(target) else { return };
         let watch = self.watches.get(fd);
@@ -310,6 +357,9 @@ impl Epoll {
 
     #[inline]
     pub(crate) fn turn(&mut self, wait: Wait) -> io::Result<()> {
+        if self.direct.startable() > 0 {
+            self.start_direct_calls();
+        }
         let urgent = !self.ready_events.is_empty() || !self.queue.is_empty();
         let timeout = match wait {
             Wait::UpTo(timeout) if !urgent => timeout,
@@ -320,14 +370,18 @@ impl Epoll {
         }
         self.common.counters.enters += 1;
         self.poller.wait(timeout)?;
+        let mut files_ended = false;
         for (fd, flags) in self.poller.edges() {
             if self.watches.record_edge(fd, flags) {
                 self.queue.push_back(fd);
             } else if fd == self.trim_timer.fd() {
                 self.trim = self.trim_timer.expired(self.common.counters.cqes);
-            } else if let Some(workers) = self.workers.as_ref().filter(|w| w.done_fd() == fd) {
-                workers.take_events(&mut self.ready_events);
+            } else if self.workers.as_ref().is_some_and(|workers| workers.done_fd() == fd) {
+                files_ended = true;
             }
+        }
+        if files_ended {
+            self.take_file_events();
         }
         if let Some(trim) = self.trim.take() {
             self.common.pools().for_each(|pool| pool.trim(trim, false));
@@ -347,12 +401,12 @@ impl Epoll {
 
     /// Returns true if the last turn found all edges, and nothing that it found is left to do.
     pub(crate) fn is_drained(&self) -> bool {
-        self.ready_events.is_empty() && self.queue.is_empty() && self.poller.has_all_edges()
+        self.has_nothing_queued() && self.poller.has_all_edges()
     }
 
     #[inline]
     pub(crate) fn has_nothing_queued(&self) -> bool {
-        self.ready_events.is_empty() && self.queue.is_empty()
+        self.ready_events.is_empty() && self.queue.is_empty() && self.direct.startable() == 0
     }
 
     #[inline]

@@ -8,7 +8,7 @@
 
 use super::Uring;
 use crate::event::Event;
-use crate::op::FileStart;
+use crate::op::{FileStart, is_early_batch};
 use crate::slots::Token;
 use crate::workers::{FileJob, Workers};
 use annulus_kernel::file::CURSOR_OFFSET;
@@ -17,19 +17,6 @@ use annulus_ring::op::{PollMulti, poll, with_registered_buffer};
 use annulus_ring::{Entry, Probe, SafeEntry, opcode};
 use rustix::io::Errno;
 use std::collections::VecDeque;
-
-/// Minimum number of calls in an early batch, which is submitted before the end of the turn.
-const MIN_EARLY_BATCH_CALLS: u32 = 2;
-
-/// Returns true if the queued calls should be submitted before the end of the turn: if the device
-/// has no more calls than that to work on. `in_flight` includes the queued calls.
-///
-/// The kernel starts none of the calls of a batch before it has prepared all of them, so an idle
-/// device first gets a small batch, and then larger ones. A device that has enough to do gets one
-/// batch per turn, because the device is notified of each batch.
-fn is_early_batch(queued: u32, in_flight: u32) -> bool {
-    queued >= MIN_EARLY_BATCH_CALLS && queued >= in_flight.saturating_sub(queued)
-}
 
 /// How a call is made.
 enum CallRoute {

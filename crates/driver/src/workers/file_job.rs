@@ -4,15 +4,21 @@
 use crate::event::Event;
 use crate::slots::Token;
 use annulus_kernel::file::{FileCall, KeepsFileOpen, PIPE_BUF};
-use annulus_kernel::{Fd, IoVec, Kernel, Linux, descriptor, may_be_refusal};
+use annulus_kernel::{AioCall, EventFd, Fd, IoVec, Kernel, Linux, descriptor, may_be_refusal};
 use annulus_ring::op::file_entry;
 use annulus_ring::{Entry, Probe};
 use rustix::event::PollFlags;
 use rustix::fs::OFlags;
 use rustix::io::Errno;
+use std::os::fd::RawFd;
 use std::{io, slice};
 
 const SEEK_CUR: u32 = 1;
+/// `POSIX_FADV_WILLNEED`.
+const WILL_NEED: u32 = 3;
+
+/// Maximum length of a read that is announced. Larger ones gain little.
+const MAX_ANNOUNCED_BYTES: u32 = 64 * 1024;
 
 /// A file call and the token of its event.
 ///
@@ -53,6 +59,49 @@ impl FileJob {
         is_transfer && self.call.properties().cursor.is_none()
     }
 
+    /// Returns true for reads and writes at an offset of a file that was opened with `O_DIRECT`.
+    pub(crate) fn is_direct_transfer(&self) -> bool {
+        let fd = match self.call {
+            FileCall::Read { fd, .. }
+            | FileCall::ReadVector { fd, .. }
+            | FileCall::Write { fd, .. }
+            | FileCall::WriteVector { fd, .. } => fd,
+            _ => return false,
+        };
+        // SAFETY: the descriptor stays open until the job's event has been taken (`FileJob::new`).
+        let fd = unsafe { Fd::from_raw(fd) };
+        self.moves_bytes_at_offset() && has_direct_flag(fd)
+    }
+
+    /// Returns the call for an [`AioContext`](annulus_kernel::AioContext), if it can make such
+    /// calls.
+    pub(crate) fn direct_entry(&self, data: u64, eventfd: &EventFd) -> Option<AioCall> {
+        AioCall::new(&self.call, data, eventfd)
+    }
+
+    /// Returns the file of a small read from the page cache at an offset.
+    pub(super) fn buffered_read(&self) -> Option<RawFd> {
+        match self.call {
+            FileCall::Read { fd, len, .. }
+                if (1..=MAX_ANNOUNCED_BYTES).contains(&len) && self.moves_bytes_at_offset() =>
+            {
+                // SAFETY: the descriptor stays open until the job's event has been taken
+                // (`FileJob::new`).
+                (!has_direct_flag(unsafe { Fd::from_raw(fd) })).then_some(fd)
+            }
+            _ => None,
+        }
+    }
+
+    /// Makes the kernel read the data of a [buffered read](Self::buffered_read) into the page
+    /// cache, without waiting for the device.
+    pub(super) fn announce(&self) {
+        if let FileCall::Read { fd, len, offset, .. } = self.call {
+            // The read itself reports errors.
+            _ = self.perform(FileCall::Advise { fd, offset, len, advice: WILL_NEED }, &Linux);
+        }
+    }
+
     /// If the call is made at a cursor, returns the descriptor and the readiness that the call may
     /// wait for.
     pub(super) fn awaited_readiness(&self) -> Option<(Fd, PollFlags)> {
@@ -87,9 +136,7 @@ impl FileJob {
             KeepsFileOpen::UnlessDirect(fd) => {
                 // SAFETY: the descriptor stays open until the job's event has been taken
                 // (`FileJob::new`).
-                let fd = unsafe { Fd::from_raw(fd) };
-                let flags = descriptor::flags(Linux::borrow(fd));
-                !flags.is_ok_and(|flags| flags.contains(OFlags::DIRECT))
+                !has_direct_flag(unsafe { Fd::from_raw(fd) })
             }
         }
     }
@@ -144,6 +191,10 @@ impl FileJob {
     pub(crate) fn end(self, result: Result<u32, Errno>) -> Event {
         Event { token: self.token, result, more: false, buffer: None }
     }
+}
+
+fn has_direct_flag(fd: Fd) -> bool {
+    descriptor::flags(Linux::borrow(fd)).is_ok_and(|flags| flags.contains(OFlags::DIRECT))
 }
 
 fn errno(answer: io::Result<u32>) -> Result<u32, Errno> {
