@@ -39,7 +39,7 @@ pub(crate) struct KernelsArgs {
     /// run only what the weekly run has: fewer tests, less optimised
     #[arg(long)]
     quick: bool,
-    /// write docs/kernels.md
+    /// write the results to docs/kernels.md, and keep its other kernels
     #[arg(long)]
     write: bool,
 }
@@ -79,16 +79,18 @@ pub(crate) fn run(choice: &KernelsArgs) -> Outcome {
     }
     let plan = Plan::build(if choice.quick { Scope::Quick } else { Scope::Usual })?;
     let runner = Runner { directory, plan, accelerator: OnceCell::new() };
+    let path = root().join("docs/kernels.md");
+    let old = fs::read_to_string(&path)?;
     let mut all = Vec::new();
     for kernel in kernels {
         all.push(kernel.map_or_else(|| runner.here(), |kernel| runner.boot(&kernel))?);
         // Write after each kernel, because runs take long and an interrupted run must keep its
         // results.
         if choice.write {
-            fs::write(root().join("docs/kernels.md"), page::text(&runner.plan, &all, &skipped))?;
+            fs::write(&path, page::text(&runner.plan, &all, &skipped, &old))?;
         }
     }
-    println!("\n{}", page::text(&runner.plan, &all, &skipped));
+    println!("\n{}", page::text(&runner.plan, &all, &skipped, ""));
     let failed: Vec<String> = all.iter().flat_map(|results| results.failed(&runner.plan)).collect();
     let logs = runner.directory.join("results");
     ensure!(failed.is_empty(), "{}; see {}", failed.join(", "), logs.display());

@@ -231,7 +231,7 @@ fn newest(names: impl Iterator<Item = String>, prefix: &str) -> Option<String> {
 }
 
 /// Returns the numbers in a name in order, for comparing versions.
-fn numbers(name: &str) -> Vec<u64> {
+pub(super) fn numbers(name: &str) -> Vec<u64> {
     name.split(|c: char| !c.is_ascii_digit()).filter_map(|digits| digits.parse().ok()).collect()
 }
 

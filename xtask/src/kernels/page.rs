@@ -1,76 +1,156 @@
 //! The page about kernels: the features of each, its driver, and its test results.
 
+use std::collections::BTreeMap;
+
 use serde_json::Value;
 
+use super::packages::numbers;
 use super::plan::Plan;
 use super::results::{Results, Verdict};
 
 const PAGE_HEAD: &str = "\
 # Kernels
 
-`cargo xtask kernels 6.1 6.12 5.10 here --write` writes this page from its runs on Debian's kernels of these versions, each
-in a virtual machine with two processors, and on the kernel of the machine itself. On a kernel that is too old for io_uring,
-tests that need it are skipped and counted as skipped; tests of every driver run on the drivers that exist.
+`cargo xtask kernels 5.10 6.1 6.12 6.19 7.0 7.3 here --write` writes this page from its runs on Debian's kernels of these
+versions, each in a virtual machine with two processors, and on the kernel of the machine itself. A run replaces what the
+page has about its kernels, and keeps the rest. On a kernel that is too old for io_uring, tests that need it are skipped and
+counted as skipped; tests of every driver run on the drivers that exist.
 
 On aarch64 (Debian's Linux 6.12 in QEMU, by `sh xtask/src/kernels/aarch64.sh`), 2,717 tests of `annulus` passed and 12 failed:
 11 reached a time limit of 100 s, now 1,000 s, and one showed a bug that has been fixed. Run again, these and the tests with
 similar names passed, 31 of 31.
 
-## Newer kernels
+";
 
-Debian's backports have newer kernels: `cargo xtask kernels 6.19 7.0 7.1 7.2 7.3` takes them, but has not run yet. They
-have been booted in QEMU by hand, and asked what they know (`IORING_REGISTER_QUERY`). Of the checks below,
-`driver-operations`, `ring` and `ring-linux` have run on three of them: on 6.19.14 and 7.3.4, all 40 tests passed; on
-7.0.13, 39 passed, and one exceeded a time limit of 20 s while the machine had no processor time.
+const FEATURES_HEAD: &str = "\
+The answers of each kernel. The version is the kernel that introduced a feature; stable kernels have backports of some. An
+empty cell means that the kernel has not been asked.
 
-| feature | 6.18.44 (here) | 6.19.14 | 7.0.13 | 7.1.13 | 7.2.12 | 7.3.4 |
-|---|---|---|---|---|---|---|
-| mixed completions (6.18) | yes | yes | yes | yes | yes | yes |
-| mixed entries (6.19) | no | yes | yes | yes | yes | yes |
-| rewound submissions (7.0) | no | no | yes | yes | yes | yes |
-| operation filters (7.0) | no | no | yes | yes | yes | yes |
-| deviceless receive (7.1) | no | no | no | yes | yes | yes |
-| filters that see the address of a connect (7.2) | no | no | no | no | yes | yes |
-
-The driver uses none of them. Rewound submissions save too little: with NOPs, the cheapest operation, an enter of 4, 16 or 64
-entries takes 0.6 %, 0.6 % or 0.4 % fewer instructions (7.3.4, QEMU with `-icount shift=0`, medians of five interleaved
-pairs; with one entry, the pairs vary by more than that), and an enter that sends or receives does more work. A receive
-without a device has the interface of zero-copy receive, but the kernel copies all bytes. A locked-down ring has no use for
-filters, since its restrictions already allow only the operations of the runtime
+The driver uses none of the features since 6.18. Rewound submissions save too little: with NOPs, the cheapest operation, an
+enter of 4, 16 or 64 entries takes 0.6 %, 0.6 % or 0.4 % fewer instructions (7.3.4, QEMU with `-icount shift=0`, medians of
+five interleaved pairs; with one entry, the pairs vary by more than that), and an enter that sends or receives does more
+work. A receive without a device has the interface of zero-copy receive, but the kernel copies all bytes. A locked-down ring
+has no use for filters, since its restrictions already allow only the operations of the runtime
 ([decision](adr/runtime/0062-operation-filters.md)).
-
-## Results
 
 ";
 
-/// Returns the page. `missing` lists requested kernels that were not run, each with the reason.
-pub(super) fn text(plan: &Plan, all: &[Results], missing: &[String]) -> String {
-    let mut text = PAGE_HEAD.to_owned();
-    text += "| kernel | checks passed | tests run | tests skipped | checks failed |\n|---|---|---|---|---|\n";
-    all.iter().for_each(|results| text += &summary(plan, results));
-    missing.iter().for_each(|kernel| text += &format!("\nNot run: {kernel}.\n"));
-    text += "\n## Drivers\n\nThe driver that runs by default, and why.\n\n| kernel | driver | why |\n|---|---|---|\n";
-    for results in all {
+/// The titles of the columns of the tables with a row per kernel.
+const RESULT_TITLES: [&str; 4] = ["checks passed", "tests run", "tests skipped", "checks failed"];
+const DRIVER_TITLES: [&str; 2] = ["driver", "why"];
+
+/// What the page says about one kernel.
+struct Column {
+    kernel: String,
+    /// Its rows in the tables of results and drivers, without the name.
+    result: String,
+    driver: String,
+    /// Its cells in the tables of features and checks, by the title of their rows.
+    cells: BTreeMap<String, String>,
+}
+
+impl Column {
+    fn of(plan: &Plan, results: &Results) -> Self {
         let driver = &results.doctor["driver"];
-        let word = |name: &str| driver[name].as_str().unwrap_or("unknown").to_owned();
-        text += &format!("| {} | {} | {} |\n", results.kernel, word("kind"), word("reason"));
+        let word = |name: &str| driver[name].as_str().unwrap_or("unknown");
+        let checks = plan.checks.iter().zip(&results.checks);
+        let checks = checks
+            .map(|(check, verdict)| (check.name.clone(), verdict.words().replace("not here", "-")));
+        let features = list(results).iter().map(|feature| {
+            let present = if feature["present"] == true { "yes" } else { "no" };
+            (title(feature), present.to_owned())
+        });
+        Self {
+            kernel: results.kernel.clone(),
+            result: summary(plan, results),
+            driver: [word("kind"), word("reason")].join(" | "),
+            cells: features.chain(checks).collect(),
+        }
     }
-    text += "\n## Features of io_uring\n\nThe answers of each kernel. The version is the kernel that introduced a feature; stable kernels \
-             have backports of some.\n\n";
-    text += &heading("feature", all, " benefit |");
-    features(all).iter().for_each(|feature| text += &feature_row(feature, all));
+
+    /// Reads the columns of a page that [`text`] has written.
+    fn read(page: &str) -> Vec<Self> {
+        let (mut columns, mut heading): (Vec<Self>, Vec<&str>) = (Vec::new(), Vec::new());
+        for line in page.lines().filter(|line| !line.starts_with("|---")) {
+            let row = line.strip_prefix("| ").and_then(|rest| rest.strip_suffix('|'));
+            let Some(row) = row else {
+                heading.clear();
+                continue;
+            };
+            let (first, rest) = row.split_once(" | ").unwrap_or((row, ""));
+            let cells = rest.split(" | ").map(str::trim);
+            let column = columns.iter_mut().find(|column| column.kernel == first);
+            if heading.is_empty() {
+                heading = row.split(" | ").map(str::trim).collect();
+            } else if heading[1..] == RESULT_TITLES {
+                let (kernel, result) = (first.to_owned(), rest.trim().to_owned());
+                let (driver, cells) = (String::new(), BTreeMap::new());
+                columns.push(Self { kernel, result, driver, cells });
+            } else if let Some(column) = column.filter(|_| heading[1..] == DRIVER_TITLES) {
+                rest.trim().clone_into(&mut column.driver);
+            } else {
+                for (kernel, cell) in heading[1..].iter().zip(cells) {
+                    if let Some(column) = columns.iter_mut().find(|column| column.kernel == *kernel)
+                    {
+                        column.cells.insert(first.to_owned(), cell.to_owned());
+                    }
+                }
+            }
+        }
+        columns
+    }
+
+    /// Returns the version, major and minor, which a new release of the same kernel shares. The
+    /// machine's own kernel comes last, whatever its version.
+    fn version(&self) -> Vec<u64> {
+        if self.kernel.ends_with("(here)") {
+            return vec![u64::MAX];
+        }
+        numbers(&self.kernel).into_iter().take(2).collect()
+    }
+}
+
+/// Returns the page with the results of a run, and with what `old`, the page so far, has about other
+/// kernels. `missing` lists requested kernels that were not run, each with the reason.
+pub(super) fn text(plan: &Plan, run: &[Results], missing: &[String], old: &str) -> String {
+    let mut all: Vec<_> = run.iter().map(|results| Column::of(plan, results)).collect();
+    let known: Vec<_> = all.iter().map(Column::version).collect();
+    all.extend(Column::read(old).into_iter().filter(|column| !known.contains(&column.version())));
+    all.sort_by_key(Column::version);
+    let mut text = format!("{PAGE_HEAD}## Results\n\n");
+    text += &rows("kernel", &RESULT_TITLES, &all, |column| &column.result);
+    missing.iter().for_each(|kernel| text += &format!("\nNot run: {kernel}.\n"));
+    text += "\n## Drivers\n\nThe driver that runs by default, and why.\n\n";
+    text += &rows("kernel", &DRIVER_TITLES, &all, |column| &column.driver);
+    text += &format!("\n## Features of io_uring\n\n{FEATURES_HEAD}");
+    text += &heading("feature", &all, " benefit |");
+    for feature in run.iter().map(list).max_by_key(|list| list.len()).unwrap_or_default() {
+        let benefit = feature["buys"].as_str().unwrap_or_default();
+        text += &format!("{} {benefit} |\n", row(&title(feature), &all));
+    }
     text += "\n## Checks\n\nTests that passed, by check; `-` marks a check that needs io_uring. The `echo` checks load a server on the driver in their\n\
              name.\n\n";
-    text += &heading("check", all, "");
-    for (row, check) in plan.checks.iter().enumerate() {
-        let cells = all.iter().map(|results| results.checks[row].words());
-        let cells: Vec<_> = cells.map(|words| words.replace("not here", "-")).collect();
-        text += &format!("| {} | {} |\n", check.name, cells.join(" | "));
-    }
+    text += &heading("check", &all, "");
+    plan.checks.iter().for_each(|check| text += &format!("{}\n", row(&check.name, &all)));
     text
 }
 
-/// Formats a kernel's row of the first table.
+/// Formats a table with a row per kernel.
+fn rows(name: &str, titles: &[&str], all: &[Column], cells: fn(&Column) -> &str) -> String {
+    let row = |column: &Column| format!("| {} | {} |\n", column.kernel, cells(column));
+    let rule = "---|".repeat(titles.len() + 1);
+    let rows: String = all.iter().map(row).collect();
+    format!("| {name} | {} |\n|{rule}\n{rows}", titles.join(" | "))
+}
+
+/// Formats a row of a table with a column per kernel.
+fn row(title: &str, all: &[Column]) -> String {
+    let cell = |column: &Column| column.cells.get(title).cloned().unwrap_or_default();
+    let cells: Vec<_> = all.iter().map(cell).collect();
+    format!("| {title} | {} |", cells.join(" | "))
+}
+
+/// Formats the cells of a kernel's row in the first table.
 fn summary(plan: &Plan, results: &Results) -> String {
     let verdicts = || results.checks.iter();
     let passed = verdicts().filter(|verdict| matches!(verdict, Verdict::Passed(_))).count();
@@ -83,39 +163,26 @@ fn summary(plan: &Plan, results: &Results) -> String {
         tests.fold((0, 0), |(run, skipped), tests| (run + tests.run, skipped + tests.skipped));
     let failed: Vec<_> = results.bad(plan).collect();
     let failed = if failed.is_empty() { "none".into() } else { failed.join(", ") };
-    format!("| {} | {passed} of {checks} | {run} | {skipped} | {failed} |\n", results.kernel)
+    format!("{passed} of {checks} | {run} | {skipped} | {failed}")
 }
 
 /// Formats the header of a table: the names, a column for each kernel, and the last column, if it
 /// has a title.
-fn heading(name: &str, all: &[Results], last: &str) -> String {
-    let kernels: Vec<_> = all.iter().map(|results| results.kernel.as_str()).collect();
+fn heading(name: &str, all: &[Column], last: &str) -> String {
+    let kernels: Vec<_> = all.iter().map(|column| column.kernel.as_str()).collect();
     let rule = "---|".repeat(all.len() + 1 + usize::from(!last.is_empty()));
     format!("| {name} | {} |{last}\n|{rule}\n", kernels.join(" | "))
 }
 
-/// Returns the features, from the kernel that reports the most.
-fn features(all: &[Results]) -> Vec<Value> {
-    let lists = all.iter().filter_map(|results| results.doctor["io_uring"]["features"].as_array());
-    lists.max_by_key(|list| list.len()).cloned().unwrap_or_default()
+/// Returns the features that a kernel reports.
+fn list(results: &Results) -> &[Value] {
+    results.doctor["io_uring"]["features"].as_array().map_or(&[], Vec::as_slice)
 }
 
-fn feature_row(feature: &Value, all: &[Results]) -> String {
+/// Returns a feature's name and the version that introduced it.
+fn title(feature: &Value) -> String {
     let word = |name: &str| feature[name].as_str().unwrap_or_default();
-    let cells: Vec<_> = all.iter().map(|results| cell(results, &feature["name"])).collect();
-    let (name, since) = (word("name"), word("since"));
-    format!("| {name} ({since}) | {} | {} |\n", cells.join(" | "), word("buys"))
-}
-
-/// Returns `yes` or `no` for a kernel's feature, or nothing if the kernel's report lacks it.
-fn cell(results: &Results, name: &Value) -> &'static str {
-    let features = results.doctor["io_uring"]["features"].as_array();
-    let line = features.and_then(|list| list.iter().find(|line| line["name"] == *name));
-    match line.map(|line| line["present"] == true) {
-        Some(true) => "yes",
-        Some(false) => "no",
-        None => "",
-    }
+    format!("{} ({})", word("name"), word("since"))
 }
 
 #[cfg(test)]
@@ -141,7 +208,7 @@ mod tests {
             results("6.1", feature(false)),
             results("6.12", feature(true)),
         ];
-        let text = text(&Plan::of_names(&["ring"]), &all, &["kernel 5.4 (no package)".into()]);
+        let text = text(&Plan::of_names(&["ring"]), &all, &["kernel 5.4 (no package)".into()], "");
         assert!(
             text.contains("| feature | 5.10 | 6.1 | 6.12 | benefit |\n|---|---|---|---|---|\n")
         );
@@ -159,6 +226,24 @@ mod tests {
         results.checks =
             vec![Verdict::Passed(Some(tests)), Verdict::Passed(None), Verdict::Failed(vec![])];
         let plan = Plan::of_names(&["ring", "echo", "files"]);
-        assert_eq!(summary(&plan, &results), "| 6.1 | 2 of 3 | 7 | 2 | files |\n");
+        assert_eq!(summary(&plan, &results), "2 of 3 | 7 | 2 | files");
+    }
+
+    #[test]
+    fn run_replaces_its_kernels_and_keeps_the_others() {
+        let plan = Plan::of_names(&["ring"]);
+        let feature =
+            json!([{"name": "bundles", "since": "6.10", "present": true, "buys": "less"}]);
+        let old = ["6.18.44 (here)", "6.12.9-amd64", "6.1.0-9-amd64"];
+        let old = text(&plan, &old.map(|kernel| results(kernel, json!([]))), &[], "");
+        let new = ["7.0.13-amd64", "6.12.100-amd64"].map(|kernel| results(kernel, feature.clone()));
+        let text = text(&plan, &new, &[], &old);
+        let kernels = "6.1.0-9-amd64 | 6.12.100-amd64 | 7.0.13-amd64 | 6.18.44 (here)";
+        assert!(text.contains(&format!("| check | {kernels} |\n")), "{text}");
+        assert!(text.contains("| bundles (6.10) |  | yes | yes |  | less |\n"), "{text}");
+        assert!(text.contains("| ring | - | - | - | - |\n"), "{text}");
+        assert!(text.contains("| 6.1.0-9-amd64 | 0 of 0 | 0 | 0 | none |\n"), "{text}");
+        assert!(text.contains("| 6.1.0-9-amd64 | uring | io_uring works here |\n"), "{text}");
+        assert_eq!(super::text(&plan, &new, &[], &text), text);
     }
 }
