@@ -46,6 +46,8 @@ fn no_duration_is_forgotten() {
             "runtime/builder.rs blocking_keep_alive",
             "runtime/builder.rs busy_poll",
             "runtime/builder.rs linger",
+            "runtime/builder.rs min_wait",
+            "runtime/builder.rs napi_busy_poll",
             "runtime/builder.rs shutdown_timeout",
             "runtime/builder.rs slow_poll",
             "sim/disturb.rs length",
@@ -124,10 +126,14 @@ fn runtime_accepts_max_and_zero() {
         .blocking_keep_alive(ZERO)
         .linger(ZERO)
         .shutdown_timeout(ZERO)
-        .busy_poll(ZERO);
+        .busy_poll(ZERO)
+        .napi_busy_poll(ZERO)
+        .min_wait(ZERO);
     on_each(shortest, answers_by_default);
     for (refused, what) in [
         (Runtime::builder().busy_poll(MAX), "busy_poll"),
+        (Runtime::builder().napi_busy_poll(MAX), "napi_busy_poll"),
+        (Runtime::builder().min_wait(MAX), "min_wait"),
         (Runtime::builder().slow_poll(Some(ZERO)), "slow_poll of 0"),
     ] {
         let error = refused.build().unwrap_err();

@@ -68,6 +68,11 @@ fn answer(value: impl TryInto<usize>) -> Result<usize, Errno> {
     value.try_into().map_err(|_| last_error())
 }
 
+/// Converts to microseconds, rounded up, at most `u32::MAX`.
+fn micros(time: Duration) -> u32 {
+    u32::try_from(time.as_nanos().div_ceil(1000)).unwrap_or(u32::MAX)
+}
+
 fn timespec(timeout: Duration) -> Timespec {
     Timespec {
         tv_sec: i64::try_from(timeout.as_secs()).unwrap_or(i64::MAX),
@@ -199,7 +204,8 @@ unsafe impl Kernel for Linux {
                 None => io_uring_enter(fd, to_submit, min_complete, flags)?,
                 Some(time) => {
                     let ts = io_uring_ptr::new(ptr::from_ref(time).cast_mut().cast());
-                    let events = io_uring_getevents_arg { ts, ..Default::default() };
+                    let min_wait_usec = arg.min_wait.map_or(0, micros);
+                    let events = io_uring_getevents_arg { ts, min_wait_usec, ..Default::default() };
                     let flags = flags | IoringEnterFlags::EXT_ARG;
                     io_uring_enter_arg(fd, to_submit, min_complete, flags, Some(&events))?
                 }

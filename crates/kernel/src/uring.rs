@@ -38,6 +38,9 @@ pub struct RingId {
 pub struct EnterArg {
     /// The longest wait.
     pub timeout: Option<Duration>,
+    /// If fewer completions than requested are ready after this time, one is enough (6.12). Needs a
+    /// longer timeout, because Linux returns after this time if it has none.
+    pub min_wait: Option<Duration>,
 }
 
 /// The `IORING_REGISTER_*` operations in use, with the kernel's numbers.
@@ -56,6 +59,8 @@ pub enum Register {
     UnregisterRingFds = 21,
     BufferRing = 22,
     UnregisterBufferRing = 23,
+    /// Polls the queues of network devices before each sleep (6.9).
+    Napi = 27,
     /// Needs no ring (6.18).
     Query = 35,
 }

@@ -4,12 +4,13 @@
 use crate::entry::Entry;
 use crate::error::SetupError;
 use crate::memory::{RingHandle, RingMemory};
-use crate::params::{KernelFeatures, RingUpdate, SetupFlags, SqPoll};
+use crate::params::{KernelFeatures, Napi, RingUpdate, SetupFlags, SqPoll};
 use crate::restrictions::restrict;
 use crate::ring::{CompletionQueue, Ring, SubmissionQueue};
 use annulus_kernel::{Fd, Kernel, Linux, Register, RingId, RingParams};
 use std::os::fd::RawFd;
 use std::rc::Rc;
+use std::time::Duration;
 
 const RINGS_OFFSET: u64 = 0;
 const ENTRIES_OFFSET: u64 = 0x1000_0000;
@@ -55,6 +56,7 @@ pub struct RingBuilder {
     without: SetupFlags,
     sq_poll: Option<SqPoll>,
     allowed_operations: Option<Vec<u8>>,
+    napi_busy_poll: Duration,
 }
 
 impl Ring {
@@ -68,6 +70,7 @@ impl Ring {
             without: SetupFlags::empty(),
             sq_poll: None,
             allowed_operations: None,
+            napi_busy_poll: Duration::ZERO,
         }
     }
 
@@ -133,6 +136,14 @@ impl Ring {
         Ok(())
     }
 
+    fn register_napi(&mut self, max_wait: Duration) -> Result<(), SetupError> {
+        let busy_poll_to = u32::try_from(max_wait.as_micros()).unwrap_or(u32::MAX);
+        let mut napi = Napi { busy_poll_to, ..Napi::default() };
+        self.register(Register::Napi, (&raw mut napi).cast(), 1)
+            .map_err(|e| SetupError::Step("registering NAPI busy polling (6.9)", e))?;
+        Ok(())
+    }
+
     fn limit_workers(&mut self, mut max_workers: [u32; 2]) -> Result<(), SetupError> {
         // SAFETY: the kernel reads and writes two numbers during the call.
         unsafe { self.register(Register::IowqMaxWorkers, (&raw mut max_workers).cast(), 2) }
@@ -190,6 +201,13 @@ impl RingBuilder {
         self
     }
 
+    /// Before each sleep, polls the queues of the network devices that sockets of the ring receive
+    /// from, for up to this long (NAPI busy polling, 6.9). The default is zero: no polling.
+    pub fn napi_busy_poll(mut self, max_wait: Duration) -> Self {
+        self.napi_busy_poll = max_wait;
+        self
+    }
+
     /// Sets up and enables the ring, and registers its descriptor with this thread.
     ///
     /// # Errors
@@ -200,6 +218,9 @@ impl RingBuilder {
         let (fd, params) = self.set_up()?;
         // `Ring::open` takes ownership of the descriptor, even if it fails.
         let mut ring = Ring::open(self.kernel, fd, &params)?;
+        if !self.napi_busy_poll.is_zero() {
+            ring.register_napi(self.napi_busy_poll)?;
+        }
         if let Some(operations) = self.allowed_operations {
             restrict(&ring, &operations)?;
         }

@@ -111,6 +111,20 @@ pub struct RingUpdate {
     pub data: u64,
 }
 
+/// `struct io_uring_napi`: how long to poll the queues of network devices before each sleep.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+#[allow(missing_docs)]
+pub(crate) struct Napi {
+    /// Microseconds.
+    pub busy_poll_to: u32,
+    pub prefer_busy_poll: u8,
+    pub opcode: u8,
+    pub reserved: [u8; 2],
+    pub parameter: u32,
+    pub reserved2: u32,
+}
+
 /// `struct io_uring_rsrc_register`: a table of registered buffers.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
@@ -146,3 +160,4 @@ const _: () = assert!(size_of::<BufferRingSetup>() == 40);
 const _: () = assert!(size_of::<BufferTableSetup>() == 32);
 const _: () = assert!(size_of::<BufferTableUpdate>() == 32);
 const _: () = assert!(size_of::<RingUpdate>() == 16);
+const _: () = assert!(size_of::<Napi>() == 16);

@@ -23,6 +23,9 @@ use std::time::Duration;
 /// Distance, in entries, from the tail to the slot that a push prefetches.
 const PREFETCH_DISTANCE: u32 = 3;
 
+/// The timeout of a [`Wait::Batch`] without one.
+const MAX_BATCH_WAIT: Duration = Duration::from_secs(3600);
+
 /// The wait that [`Ring::enter`] makes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
@@ -34,6 +37,16 @@ pub enum Wait {
     For {
         /// Return once this many completions are ready.
         completions: u32,
+        /// Return after this time at the latest.
+        timeout: Option<Duration>,
+    },
+    /// Submit, then wait for several completions, or later for one. Needs
+    /// [`KernelFeatures::MIN_TIMEOUT`] (6.12).
+    Batch {
+        /// Return once this many completions are ready.
+        completions: u32,
+        /// From this time on, return as soon as one completion is ready.
+        min_wait: Duration,
         /// Return after this time at the latest.
         timeout: Option<Duration>,
     },
@@ -118,10 +131,15 @@ impl Ring {
     /// The kernel's error. Back pressure, timeouts and signals are [`Entered`] values instead.
     #[inline]
     pub fn enter(&mut self, wait: Wait) -> io::Result<Entered> {
-        let (min_complete, mut flags, timeout) = match wait {
-            Wait::No => (0, EnterFlags::empty(), None),
-            Wait::Reap => (0, EnterFlags::GETEVENTS, None),
-            Wait::For { completions, timeout } => (completions, EnterFlags::GETEVENTS, timeout),
+        let (min_complete, mut flags, arg) = match wait {
+            Wait::No => (0, EnterFlags::empty(), EnterArg::default()),
+            Wait::Reap => (0, EnterFlags::GETEVENTS, EnterArg::default()),
+            Wait::For { completions, timeout } => {
+                (completions, EnterFlags::GETEVENTS, EnterArg { timeout, min_wait: None })
+            }
+            Wait::Batch { completions, min_wait, timeout } => {
+                (completions, EnterFlags::GETEVENTS, batch_arg(min_wait, timeout))
+            }
         };
         if min_complete > 0 && self.features.contains(KernelFeatures::NO_IOWAIT) {
             flags |= EnterFlags::NO_IOWAIT;
@@ -139,9 +157,8 @@ impl Ring {
         let to_submit = self.submission_queue.pending();
         // SAFETY: the ring is open. Every entry came through `push`, as a `SafeEntry`, or through
         // `push_unchecked`, whose caller guarantees what `Kernel::enter` requires of an entry.
-        let answer = unsafe {
-            self.handle.kernel.enter(self.id, to_submit, min_complete, flags, EnterArg { timeout })
-        };
+        let answer =
+            unsafe { self.handle.kernel.enter(self.id, to_submit, min_complete, flags, arg) };
         answer.map_or_else(outcome, |_| Ok(Entered::Done))
     }
 
@@ -299,6 +316,14 @@ impl Drop for Ring {
             _ = unsafe { self.register(Register::UnregisterRingFds, (&raw mut update).cast(), 1) };
         }
     }
+}
+
+/// Returns the times of a [`Wait::Batch`]. Linux compares the minimum wait with the timeout as if the
+/// latter were a point in time, so the minimum is bounded here. Without a timeout, Linux would return
+/// after the minimum wait even if no completion is ready.
+fn batch_arg(min_wait: Duration, timeout: Option<Duration>) -> EnterArg {
+    let timeout = timeout.unwrap_or(MAX_BATCH_WAIT);
+    EnterArg { timeout: Some(timeout), min_wait: Some(min_wait.min(timeout)) }
 }
 
 fn outcome(error: io::Error) -> io::Result<Entered> {

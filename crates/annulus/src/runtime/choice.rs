@@ -183,9 +183,14 @@ fn log_once(reason: &str) {
 
 /// Returns a setting that only io_uring supports, if one was given.
 fn uring_only_setting(config: &UringConfig) -> Option<String> {
-    let busy =
-        (!config.busy_poll.is_zero()).then(|| format!("busy_poll of {:?}", config.busy_poll));
-    config.zero_copy.then(|| "zero_copy_threshold".to_owned()).or(busy)
+    let waits = [
+        ("busy_poll", config.busy_poll),
+        ("napi_busy_poll", config.napi_busy_poll),
+        ("min_wait", config.min_wait),
+    ];
+    let wait = waits.into_iter().find(|(_, wait)| !wait.is_zero());
+    let wait = wait.map(|(name, wait)| format!("{name} of {wait:?}"));
+    config.zero_copy.then(|| "zero_copy_threshold".to_owned()).or(wait)
 }
 
 fn uring(config: UringConfig, reason: &str) -> Result<(Driver, DriverInfo), SetupError> {

@@ -29,6 +29,7 @@ mod guest;
 mod head_and_file;
 mod idle;
 mod idle_copies;
+mod min_wait;
 mod mixed_sends;
 mod model_helpers;
 mod names;

@@ -6,6 +6,7 @@ mod buffer_registry;
 mod busy_poll;
 mod encode;
 mod files;
+mod min_wait;
 mod notifier;
 mod opcodes;
 mod pool_ring;
@@ -26,6 +27,7 @@ pub use buffer_registry::BufferRegistry;
 use busy_poll::BusyPoll;
 use encode::{Encoder, send_message_now, send_to_now};
 use files::FileCalls;
+use min_wait::MinWait;
 use opcodes::{SupportedOps, opcodes_in_use};
 use pool_ring::{DATAGRAM_GROUP, PoolRing, STREAM_GROUP};
 use rustix::io::Errno;
@@ -53,6 +55,11 @@ pub struct UringConfig {
     pub zero_copy: bool,
     /// How long to poll for completions before a sleep, if that pays off; zero disables polling.
     pub busy_poll: Duration,
+    /// How long the kernel polls network devices before a sleep; zero disables polling (Linux 6.9).
+    pub napi_busy_poll: Duration,
+    /// How long a sleep may last while it collects several events; zero ends each sleep with the
+    /// first event (Linux 6.12).
+    pub min_wait: Duration,
     /// Whether to restrict the ring to the operations that the driver uses.
     pub restricted: bool,
 }
@@ -67,6 +74,8 @@ impl Default for UringConfig {
             without: SetupFlags::empty(),
             zero_copy: false,
             busy_poll: Duration::ZERO,
+            napi_busy_poll: Duration::ZERO,
+            min_wait: Duration::ZERO,
             restricted: false,
         }
     }
@@ -78,6 +87,7 @@ impl UringConfig {
             .kernel(self.kernel.clone())
             .entries(self.sq_entries)
             .completions(self.cq_entries)
+            .napi_busy_poll(self.napi_busy_poll)
             .without(self.without);
         let needed = opcodes_in_use(self.zero_copy);
         if self.restricted { builder.only_operations(&needed) } else { builder }.build()
@@ -102,6 +112,7 @@ pub struct Uring {
     hosted: bool,
     trim_timer: TrimTimer,
     busy_poll: BusyPoll,
+    min_wait: MinWait,
     /// The trim to carry out once every completion has been taken.
     trim: Option<Trim>,
     features: Features,
@@ -124,8 +135,9 @@ impl Uring {
         let features = Features::of(&mut ring)?;
         let probe = ring.probe().map_err(|e| SetupError::Step("probing the operations", e))?;
         let supported = SupportedOps::of(&probe, config.zero_copy)?;
-        let needs = ["multishot receive", "multishot accept"];
-        if let Some(lacking) = needs.into_iter().find(|needed| !features.has(needed)) {
+        let batches = (!config.min_wait.is_zero()).then_some("minimum wait");
+        let mut needs = ["multishot receive", "multishot accept"].into_iter().chain(batches);
+        if let Some(lacking) = needs.find(|needed| !features.has(needed)) {
             return Err(SetupError::Lacks(lacking));
         }
         let streams = PoolRing::new(&ring, STREAM_GROUP, config.pool, config.kernel.clone())?;
@@ -146,6 +158,7 @@ impl Uring {
             hosted: false,
             trim_timer: TrimTimer::default(),
             busy_poll: BusyPoll::new(config.busy_poll),
+            min_wait: MinWait::new(config.min_wait),
             trim: None,
             encoder: Encoder { reports_copies: features.has("zero-copy report") },
             features,
@@ -340,7 +353,8 @@ impl Uring {
                 Some(left) => timeout.and(Some(left)),
             },
         };
-        self.enter(RingWait::For { completions: 1, timeout })
+        let wait = self.min_wait.before_sleep(self.common.counters.cqes, timeout);
+        self.enter(wait)
     }
 
     /// Calls `io_uring_enter`, unless the ring needs no call.

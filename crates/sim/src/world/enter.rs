@@ -148,20 +148,24 @@ impl World {
     }
 
     fn wait(&mut self, ring: u32, min_complete: u32, arg: EnterArg) -> Result<(), Errno> {
-        let least = min_complete.min(self.rings.at(ring).queues.completion_entries());
+        let mut least = min_complete.min(self.rings.at(ring).queues.completion_entries());
         self.run_work(ring, least, MAX_WORK_PER_ENTER.max(least));
         if self.flush_and_check(ring, least) {
             return Ok(());
         }
-        let deadline = arg.timeout.map(|t| self.net.time.now().saturating_add(nanos(t)));
-        let end = self.rings.at(ring).queues.taken().wrapping_add(least);
+        let now = self.net.time.now();
+        let deadline = arg.timeout.map(|t| now.saturating_add(nanos(t)));
+        let mut batch_end = arg.min_wait.map(|t| now.saturating_add(nanos(t)));
         loop {
-            let come = self.wait_for_work(ring, deadline);
+            let come = self.wait_for_work(ring, batch_end.or(deadline));
+            let end = self.rings.at(ring).queues.taken().wrapping_add(least);
             // The number of missing completions, as a difference of wrapping indices.
             let missing = end.wrapping_sub(self.rings.at(ring).queues.posted());
             self.run_work(ring, missing, missing);
-            if let Err(why) = come {
-                return self.wait_result(ring, why);
+            match come {
+                Err(Errno::TIME) if batch_end.take().is_some() => least = 1,
+                Err(why) => return self.wait_result(ring, why),
+                Ok(()) => {}
             }
             if self.flush_and_check(ring, least) {
                 return Ok(());

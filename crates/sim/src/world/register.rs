@@ -29,7 +29,7 @@ impl World {
             }
             Register::Restrictions => self.restrict(ring, arg)?,
             Register::EnableRings => self.enable(ring)?,
-            Register::IowqMaxWorkers => {}
+            Register::IowqMaxWorkers | Register::Napi => {}
             Register::RingFds => return self.register_ring(arg),
             Register::UnregisterRingFds => return self.unregister_ring(arg),
             Register::BufferRing => self.add_buffers(ring, arg)?,

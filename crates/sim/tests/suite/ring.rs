@@ -28,6 +28,33 @@ fn wait_without_work_times_out() {
 }
 
 #[test]
+fn batch_ends_with_enough_completions_and_after_its_minimum_wait_with_one() {
+    on_sim_and_linux(|mut host| {
+        let ms = Duration::from_millis;
+        let wait = |min, timeout| Wait::Batch { completions: 2, min_wait: ms(min), timeout };
+        let mut entered = |entries: u64, wait| {
+            (0..entries).for_each(|i| host.push(i, op::Nop.entry()));
+            let before = host.kernel.now();
+            let entered = host.ring.enter(wait).unwrap();
+            (entered, host.ring.completions().count(), host.kernel.now() - before)
+        };
+        let (outcome, found, took) = entered(2, wait(10_000, None));
+        assert_eq!((outcome, found), (Entered::Done, 2));
+        assert!(took < ms(5000), "{took:?}");
+        let (outcome, found, took) = entered(1, wait(3, None));
+        assert_eq!((outcome, found), (Entered::Done, 1));
+        assert!(took >= ms(3), "{took:?}");
+        let (outcome, found, took) = entered(0, wait(1, Some(ms(5))));
+        assert_eq!((outcome, found), (Entered::TimedOut, 0));
+        assert!(took >= ms(5), "{took:?}");
+        // A timeout also bounds the minimum wait.
+        let (outcome, _, took) = entered(0, wait(10_000, Some(ms(5))));
+        assert_eq!(outcome, Entered::TimedOut);
+        assert!(took < ms(5000), "{took:?}");
+    });
+}
+
+#[test]
 fn wait_timeout_is_not_reported_when_entries_were_submitted() {
     on_sim_and_linux(|mut host| {
         let (_client, server) = host.pair();

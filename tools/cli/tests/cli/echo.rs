@@ -298,6 +298,10 @@ fn busy_polling_server_serves_and_invalid_values_are_usage_errors() {
         round_trip(&mut server.connect(), &noise(100_000));
         assert_eq!(server.stop().code, Some(0));
     }
+    for option in ["--napi-busy-poll", "--min-wait"] {
+        annulus(["echo", option, "9999999"]).fails_with(2, &["9999999", "1000000"]);
+        annulus(["echo", option, "50", "--driver", "epoll"]).fails_with(2, &[option, "epoll"]);
+    }
     annulus(["echo", "--busy-poll", "9999999"]).fails_with(2, &["9999999", "1000000"]);
     annulus(["echo", "--busy-poll=50", "--driver", "threads"]).fails_with(2, &["--driver threads"]);
 }
