@@ -15,7 +15,7 @@ use annulus::sim::{Device, Disk, Disturbances, Link, Network, Sim};
 use annulus::stats::Histogram;
 use annulus::task::spawn_blocking;
 use annulus::time::{Instant, MissedTickBehavior, interval, interval_at, sleep, timeout};
-use annulus::{Builder, DriverChoice, Runtime, spawn};
+use annulus::{Builder, DriverChoice, Runtime, counters, spawn};
 use common::{echo, run_on, touch};
 use std::future::{Future, pending, ready};
 use std::io::{self, ErrorKind};
@@ -253,6 +253,25 @@ fn timers_accept_max_and_zero() {
         _ = trace.last_stall(ZERO);
         Ok(())
     });
+}
+
+/// The kernel adds the time of a wait to its clock. If the sum overflows, the wait ends at once, and
+/// the loop would never sleep.
+#[test]
+fn loop_sleeps_until_a_deadline_centuries_away() {
+    let longest_in_kernel = Duration::from_nanos(i64::MAX as u64);
+    for far in [longest_in_kernel, Duration::from_secs(10_000_000_000), MAX] {
+        for choice in [DriverChoice::Auto, DriverChoice::Epoll] {
+            run_on(Runtime::builder().driver(choice), async {
+                let before = counters().expect("no runtime").enters;
+                let asleep = spawn_blocking(|| std::thread::sleep(Duration::from_millis(100)));
+                timeout(far, asleep).await.expect("not over yet").expect("the call panicked");
+                let enters = counters().expect("no runtime").enters - before;
+                assert!(enters < 20, "{enters} waits within {far:?} on {choice}");
+                Ok(())
+            });
+        }
+    }
 }
 
 #[test]

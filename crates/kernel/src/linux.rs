@@ -38,7 +38,8 @@ use std::{ptr, slice};
 /// Flags of the sends that do not wait and raise no SIGPIPE, and of the receives that do not wait.
 const SEND_FLAGS: SendFlags = SendFlags::DONTWAIT.union(SendFlags::NOSIGNAL);
 const RECEIVE_MESSAGE_FLAGS: i32 = libc::MSG_DONTWAIT | libc::MSG_CMSG_CLOEXEC | libc::MSG_TRUNC;
-/// The longest timer or epoll wait. A longer wait wakes up spuriously once a day.
+/// The longest timer or wait. A longer wait wakes up spuriously once a day. io_uring adds the time
+/// to its clock without a check for overflow, so a wait of 292 years or more would end at once.
 const MAX_WAIT: Duration = Duration::from_secs(86_400);
 
 /// The Linux kernel.
@@ -195,7 +196,7 @@ unsafe impl Kernel for Linux {
         let bits =
             flags.bits() | if ring.registered { EnterFlags::REGISTERED_RING.bits() } else { 0 };
         let flags = IoringEnterFlags::from_bits_retain(bits);
-        let time = arg.timeout.map(timespec);
+        let time = arg.timeout.map(|time| timespec(time.min(MAX_WAIT)));
         // SAFETY: the caller guarantees that the ring is open and that every entry meets the
         // contract of `push_unchecked`. `time` outlives the call.
         let consumed = unsafe {
