@@ -20,17 +20,22 @@
 //! 100 ms of the first one, because some programs send theirs twice, and signals that a [`Signals`]
 //! or another `ctrl_c` is waiting for. A program that handles further signals itself keeps a
 //! `Signals`.
+//!
+//! # Forked children
+//!
+//! A child that is forked without a new program inherits the handlers. There, a signal that the
+//! parent catches has no effect, and does not arrive at the parent, until the child catches it
+//! itself.
 
 #![allow(unsafe_code)]
 
 use crate::io::AsyncFd;
-use crate::runtime::core::Core;
+use crate::runtime::core::{Core, ForkGuard};
 use crate::runtime::current;
 use crate::runtime::signals::EndRequest;
 use annulus_kernel::{Kernel, Linux, descriptor, process};
 use signal_hook::SigId;
 use signal_hook::consts::{self, FORBIDDEN};
-use signal_hook::low_level::pipe::register;
 use signal_hook::low_level::{self, emulate_default_handler, signal_name, unregister};
 use std::fmt;
 use std::future::{Future, poll_fn};
@@ -433,9 +438,22 @@ impl SignalSource {
         if !even_ignored && signal.stays_ignored() {
             return Ok(Self::Ignored(pair, write));
         }
-        let id = register(signal.number(), write)?;
+        let id = register(signal, write)?;
         Ok(Self::Process(id, pair))
     }
+}
+
+/// Registers a handler that makes the other socket of a pair readable. A forked child shares the
+/// pair, so there the handler does nothing: its parent would take the signal for its own.
+fn register(signal: Signal, socket: OwnedFd) -> io::Result<SigId> {
+    let guard = ForkGuard::new()?;
+    let act = move || {
+        if guard.in_owner_process() {
+            descriptor::signal(&socket);
+        }
+    };
+    // SAFETY: the handler is async-signal-safe: it reads a byte and makes a system call.
+    unsafe { low_level::register(signal.number(), act) }
 }
 
 impl Drop for CaughtSignal {

@@ -6,13 +6,13 @@ mod common;
 
 use annulus::signal::{Signal, ctrl_c, signals, signals_even_if_ignored, until_terminated};
 use annulus::task::{spawn_blocking, yield_now};
-use annulus::time::Instant;
+use annulus::time::{Instant, sleep};
 use annulus::{DriverChoice, Runtime, spawn};
 use common::rerun::{assert_passes, rerun};
 use common::{run_on, touch};
-use rustix::process::{Pid, Signal as Number, getpid, kill_process};
+use rustix::process::{Pid, Signal as Number, WaitOptions, getpid, kill_process, waitpid};
 use std::future::{Future, pending};
-use std::io::{self, BufRead, BufReader, ErrorKind};
+use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Stdio};
 use std::time::Duration;
@@ -117,6 +117,52 @@ fn child_with_usual_signals() {
         assert_eq!(caught.recv().await?, Signal::SIGPIPE);
         raise(Number::CHILD)?;
         assert_eq!(caught.recv().await?, Signal::SIGCHLD);
+        Ok(())
+    });
+}
+
+/// A forked child shares the sockets through which its parent's handlers report signals.
+#[test]
+fn a_signal_of_a_forked_child_arrives_at_the_child_only() {
+    assert_passes(&mut rerun!(child_that_forks));
+}
+
+#[test]
+#[ignore = "a child of the test above"]
+fn child_that_forks() {
+    on_each(|| async {
+        for (signal, number) in [(Signal::SIGUSR1, Number::USR1), (Signal::SIGTERM, Number::TERM)] {
+            let mut caught = signals(&[Signal::SIGUSR1])?;
+            let goes_on = until_terminated(async {
+                let (mut ready, mut is_ready) = io::pipe()?;
+                // SAFETY: the other threads of the process hold no lock, so the child may call
+                // anything. It exits at once.
+                let child = unsafe { libc::fork() };
+                if child == 0 {
+                    let own = annulus::run(async {
+                        let mut caught = signals(&[signal])?;
+                        is_ready.write_all(b"!")?;
+                        caught.recv().await
+                    });
+                    // SAFETY: `_exit` takes no pointers. It ends the child without running the
+                    // parent's destructors.
+                    unsafe { libc::_exit(i32::from(own.is_err())) };
+                }
+                ready.read_exact(&mut [0])?;
+                let pid = Pid::from_raw(child).expect("no child");
+                kill_process(pid, number)?;
+                let ended = waitpid(Some(pid), WaitOptions::empty())?.expect("still running");
+                assert_eq!(ended.1.exit_status(), Some(0), "{signal} did not arrive at the child");
+                // The parent would find the signal within a turn or two.
+                sleep(Duration::from_millis(20)).await;
+                Err(io::Error::other("goes on"))
+            });
+            let ended = goes_on.await.expect_err("the parent got the SIGTERM of its child");
+            assert_eq!(ended.to_string(), "goes on");
+            assert!(touch(caught.recv()).is_none(), "the parent got the signal of its child");
+            raise(Number::USR1)?;
+            assert_eq!(caught.recv().await?, Signal::SIGUSR1);
+        }
         Ok(())
     });
 }

@@ -7,7 +7,7 @@ use crate::fd::Fd;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fs::{FileType, OFlags};
 use rustix::io::{Errno, Result};
-use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, sockopt};
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, sockopt};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
@@ -55,6 +55,12 @@ pub fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let pair = rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None);
     pair.map_err(named("socketpair"))
+}
+
+/// Makes the other socket of a pair readable. Async-signal-safe.
+pub fn signal(stream: impl AsFd) {
+    // The send fails if the pair is full, and then the other socket is already readable.
+    _ = rustix::net::send(stream, b"!", SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
 }
 
 /// Discards all bytes that a stream has received. Returns true if there were any.

@@ -344,7 +344,7 @@ const WATCHED_OWNER: u8 = 2;
 
 /// Detects a forked child, and whether the next use of the runtime has to notify a host. Both are
 /// read from one page, which the kernel zeroes in children, so a check is one load instead of a
-/// system call such as `getpid`.
+/// system call such as `getpid`. Signal handlers may check too.
 pub(crate) struct ForkGuard {
     page: Mapping,
 }
@@ -378,8 +378,8 @@ impl ForkGuard {
     }
 
     fn write(&self, state: u8) {
-        // SAFETY: the page is mapped, writable and private while the guard lives, and only this
-        // thread uses it.
+        // SAFETY: the page is mapped, writable and private while the guard lives. Only the thread
+        // of its runtime uses it, or other threads only after this.
         unsafe { self.page.as_ptr().write_volatile(state) };
     }
 
