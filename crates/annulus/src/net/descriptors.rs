@@ -92,7 +92,7 @@ impl Wanted {
 }
 
 /// Takes over a real socket of the required kind, makes it non-blocking and returns it with the
-/// current runtime.
+/// current runtime. Closing it will not block either.
 ///
 /// # Errors
 /// Outside a runtime; `Unsupported` under a simulated kernel; `InvalidInput` for a socket of
@@ -106,6 +106,9 @@ fn taken(socket: OwnedFd, wanted: &Wanted) -> io::Result<(Rc<Core>, NewFd, Addre
     let family = wanted.check(&socket)?;
     descriptor::set_nonblocking(&socket, true)?;
     let socket = NewFd::own(&core.kernel, given(socket));
+    if wanted.kind == SocketType::STREAM {
+        socket.never_block_on_close();
+    }
     Ok((core, socket, family))
 }
 
@@ -137,6 +140,8 @@ macro_rules! from_descriptor {
     ($($type:ident, $std:ty, $what:literal: $families:ident $kind:ident $listens:literal, $make:expr;)+) => {$(
         impl $type {
             #[doc = concat!("Takes over ", $what, " of the standard library and makes it non-blocking.")]
+            /// For TCP, a positive `SO_LINGER` is turned off, so that a close does not block either;
+            /// [`Builder::linger`](crate::Builder::linger) replaces it.
             ///
             /// # Errors
             /// Outside a runtime; `Unsupported` under a simulated kernel. The socket is closed if
@@ -147,6 +152,8 @@ macro_rules! from_descriptor {
         }
 
         #[doc = concat!("Takes over the descriptor of ", $what, " and makes it non-blocking.")]
+        /// For TCP, a positive `SO_LINGER` is turned off, so that a close does not block either;
+        /// [`Builder::linger`](crate::Builder::linger) replaces it.
         ///
         /// # Errors
         /// `InvalidInput` for a descriptor of another kind, with its actual kind in the message;

@@ -4,7 +4,7 @@
 use super::datagram_handle::DatagramHandle;
 use super::listener_handle::ListenerHandle;
 use super::recv_buffer::RecvBuffer;
-use super::socket::NewFd;
+use super::socket::{NewFd, Socket};
 use super::stream_handle::StreamHandle;
 use super::{
     RecvHalf, SendHalf, TcpListener, TcpSocket, TcpStream, UdpSocket, UnixDatagram, UnixListener,
@@ -181,7 +181,9 @@ impl Parts {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         }
         descriptor::set_nonblocking(&self.socket, true)?;
-        StreamHandle::adopt(core, self.take())
+        let handle = StreamHandle::adopt(core, self.take())?;
+        handle.never_block_on_close();
+        Ok(handle)
     }
 
     fn take(self) -> (Fd, Vec<u8>, Option<Permit>) {

@@ -86,6 +86,15 @@ pub(crate) trait Socket {
         Ok((seconds != SocketOption::NO_LINGER).then(|| Duration::from_secs(seconds.into())))
     }
 
+    /// Turns off a time for which closing the socket would block the thread, which other code has
+    /// set. The runtime waits for the peer itself ([`Builder::linger`](crate::Builder::linger)).
+    fn never_block_on_close(&self) {
+        // If the system refuses the calls, the close may block.
+        if self.linger().is_ok_and(|linger| linger.is_some_and(|time| !time.is_zero())) {
+            _ = self.set_linger(None);
+        }
+    }
+
     fn keepalive(&self) -> io::Result<Option<KeepAlive>> {
         if self.query(SocketOption::KeepAlive)? == 0 {
             return Ok(None);

@@ -192,10 +192,15 @@ impl LoopState {
         // A duplicate may outlive the descriptor and keep its epoll registration. The edges of that
         // registration would then go to the next descriptor with this number.
         self.driver.release(fd);
+        let kernel = self.driver.kernel();
+        // Other code may have set a time for which the close would block the loop.
+        let off = SocketOption::NO_LINGER;
+        if kernel.option(fd, SocketOption::Linger).is_ok_and(|time| time != 0 && time != off) {
+            _ = kernel.set_option(fd, SocketOption::Linger, off);
+        }
         if !self.exposed.keep {
             return false;
         }
-        let kernel = self.driver.kernel();
         if kernel.option(fd, SocketOption::Listens).ok() != Some(1) && !descriptor::reset(fd) {
             // Fails for pipes and for sockets without a peer.
             _ = kernel.shutdown(fd, Shutdown::Both);

@@ -8,6 +8,7 @@ use annulus::net::*;
 use annulus::pipe::pipe;
 use annulus::sim::Sim;
 use annulus::task::yield_now;
+use annulus::time::{Instant, sleep};
 use annulus::{DriverChoice, Runtime, spawn};
 use common::rerun::{self, rerun};
 use common::{open_descriptors, run_on, touch};
@@ -137,6 +138,55 @@ fn a_borrowed_descriptor_is_closed_with_its_handle() {
         while open_descriptors() > before {
             yield_now().await;
         }
+        Ok(())
+    });
+}
+
+/// With a time to linger, `close` waits that long if the peer does not acknowledge all bytes.
+#[test]
+fn a_close_does_not_block_if_other_code_has_set_a_time_to_linger() {
+    const LINGER: Duration = Duration::from_secs(6);
+    let _alone = alone();
+    for choice in drivers() {
+        let builder = Runtime::builder().driver(choice).linger(Duration::from_millis(50));
+        run_on(builder, async {
+            let listener = net::TcpListener::bind(LOCAL)?;
+            // Bytes that the peer has no space for stay unacknowledged.
+            sockopt::set_socket_recv_buffer_size(&listener, 4096)?;
+            let connect = || {
+                let stream = net::TcpStream::connect(listener.local_addr()?)?;
+                sockopt::set_socket_linger(&stream, Some(LINGER))?;
+                io::Result::Ok(stream)
+            };
+            let adopted = TcpStream::from_std(connect()?)?;
+            let moved = TcpStream::from_parts(Parts::new(connect()?.into(), Vec::new()))?;
+            assert_eq!((adopted.linger()?, moved.linger()?), (None, None));
+            let exposed = TcpStream::connect(listener.local_addr()?).await?;
+            sockopt::set_socket_linger(&exposed, Some(LINGER))?;
+            let mut peers = Vec::new();
+            for mut stream in [adopted, moved, exposed] {
+                peers.push(listener.accept()?);
+                stream.set_send_buffer_size(1 << 20)?;
+                stream.send(vec![0; 256 * 1024]).await?;
+                stream.drain().await?;
+                assert!(stream.unacknowledged() > 0, "the peer has acknowledged everything");
+            }
+            let dropped = Instant::now();
+            sleep(Duration::from_millis(200)).await;
+            assert!(dropped.elapsed() < LINGER / 2, "a close has blocked the loop on {choice}");
+            Ok(())
+        });
+    }
+}
+
+#[test]
+fn connections_do_not_inherit_a_time_to_linger_from_an_adopted_listener() {
+    on_each(|| async {
+        let listener = net::TcpListener::bind(LOCAL)?;
+        sockopt::set_socket_linger(&listener, Some(Duration::from_secs(6)))?;
+        let listener = TcpListener::from_std(listener)?;
+        let _client = TcpStream::connect(listener.local_addr()?).await?;
+        assert_eq!(listener.accept().await?.0.linger()?, None);
         Ok(())
     });
 }
