@@ -61,10 +61,16 @@ impl Sleep {
         self.deadline
     }
 
-    /// Changes the deadline.
+    /// Changes the deadline. A task that waits for the sleep is woken at the new one, even if it does
+    /// not poll the sleep again before.
     pub fn reset(&mut self, deadline: Instant) {
-        self.cancel();
         self.deadline = deadline;
+        let Some((core, key)) = self.timer.take() else { return };
+        let key = core.borrow().ok().and_then(|mut inner| {
+            let timers = &mut inner.state.timers;
+            timers.remove(key).map(|wake| timers.insert(deadline, wake))
+        });
+        self.timer = key.map(|key| (core, key));
     }
 
     fn cancel(&mut self) {
@@ -278,7 +284,8 @@ impl Interval {
         Poll::Ready(due)
     }
 
-    /// Restarts the interval: the next tick is one period from now.
+    /// Restarts the interval: the next tick is one period from now. A task that waits for a tick is
+    /// woken then.
     pub fn reset(&mut self) {
         self.reset_at(Instant::now() + self.period);
     }

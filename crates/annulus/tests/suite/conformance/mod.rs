@@ -247,6 +247,7 @@ suite! {
     memory::paused_streams_resume, with memory::little_memory, then memory::were_paused;
     timers::sleeps_end_in_order;
     timers::a_timeout_ends_only_slow_futures;
+    timers::a_reset_sleep_wakes_the_task_that_waits;
     timers::a_thousand_timers_are_set_and_removed;
     cancels::accepts_lose_no_connection;
     cancels::receives_lose_no_byte;

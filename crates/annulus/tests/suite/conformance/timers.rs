@@ -2,10 +2,11 @@
 
 use annulus::spawn;
 use annulus::task::yield_now;
-use annulus::time::{Elapsed, Instant, sleep, sleep_until, timeout};
+use annulus::time::{Elapsed, Instant, interval, sleep, sleep_until, timeout};
 use std::cell::RefCell;
-use std::future::pending;
+use std::future::{Future, pending, poll_fn};
 use std::io;
+use std::pin::Pin;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -49,6 +50,33 @@ pub(crate) async fn a_timeout_ends_only_slow_futures() -> io::Result<()> {
     assert_eq!(timeout(Duration::ZERO, async { 2 }).await, Ok(2));
     assert!(timeout(MS * 1000, sleep(MS)).await.is_ok());
     assert!(timeout(MS, sleep(Duration::MAX)).await.is_err());
+    Ok(())
+}
+
+/// The tasks poll once and return `Pending`, so only the timer wakes them.
+pub(crate) async fn a_reset_sleep_wakes_the_task_that_waits() -> io::Result<()> {
+    let shared = Rc::new(RefCell::new(sleep(MS * 3_600_000)));
+    let waits = shared.clone();
+    let waiting = spawn(poll_fn(move |cx| Pin::new(&mut *waits.borrow_mut()).poll(cx)));
+    yield_now().await;
+    let start = Instant::now();
+    // To an earlier time, to a later one, and to one that has passed.
+    for after in [MS * 5, MS * 10] {
+        shared.borrow_mut().reset(start + after);
+    }
+    timeout(MS * 20_000, waiting).await.expect("the task was not woken").expect("it panicked");
+    assert!(start.elapsed() >= MS * 10);
+    let mut ticks = interval(MS * 3_600_000);
+    ticks.tick().await;
+    let reset_while_polled = poll_fn(|cx| {
+        let polled = ticks.poll_tick(cx);
+        if polled.is_pending() {
+            ticks.reset_at(start);
+        }
+        polled
+    });
+    let tick = timeout(MS * 20_000, reset_while_polled).await;
+    assert_eq!(tick.expect("the task was not woken"), start);
     Ok(())
 }
 
