@@ -1,20 +1,24 @@
 //! Information about datagrams that only Linux reports, on both drivers: addresses, service
-//! classes, times, drops and coalesced datagrams.
+//! classes, times, drops, ICMP errors and coalesced datagrams.
+#![allow(unsafe_code)]
 
 use crate::common;
 use annulus_skip::skip;
 
+use annulus::io::raw_os_error;
 use annulus::net::{Transmit, UdpOptions, UdpSocket, UnixOptions};
 use annulus::task::yield_now;
 use annulus::time::{sleep, timeout};
 use annulus::{DriverChoice, Runtime, counters, spawn};
 use common::rerun::{self, rerun};
-use common::{open_descriptors, pattern, run_on};
+use common::{open_descriptors, own_address, pattern, run_on};
+use rustix::net::{self, AddressFamily, SendFlags, SocketType};
 use std::future::Future;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4};
+use std::os::fd::AsRawFd;
 use std::os::linux::net::SocketAddrExt;
-use std::os::unix::net::SocketAddr;
+use std::os::unix::net::SocketAddr as UnixAddress;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, SystemTime};
@@ -105,6 +109,82 @@ fn coalesced_datagrams_wake_one_task_each() {
             let got =
                 timeout(Duration::from_secs(20), receives).await.expect("a receiver was not woken");
             assert_eq!(got.expect("the task panicked")?.len(), 100);
+        }
+        Ok(())
+    });
+}
+
+/// Sends an ICMP error about a datagram of a socket to its peer, as a router on the way would.
+fn report_unreachable(code: u8, socket: &UdpSocket) -> io::Result<()> {
+    let (SocketAddr::V4(from), SocketAddr::V4(to)) = (socket.local_addr()?, socket.peer_addr()?)
+    else {
+        return Err(io::Error::other("the addresses are not of IPv4"));
+    };
+    const TOO_BIG_FOR: u16 = 1280;
+    let mut packet = vec![3, code, 0, 0, 0, 0];
+    packet.extend(TOO_BIG_FOR.to_be_bytes());
+    // The start of the datagram: an IP header for UDP, and the ports.
+    packet.extend([0x45, 0, 0, 28, 0, 0, 0, 0, 64, 17, 0, 0]);
+    packet.extend([from.ip().octets(), to.ip().octets()].as_flattened());
+    packet.extend([from.port(), to.port(), 8, 0].map(u16::to_be_bytes).as_flattened());
+    let sum: u32 = packet.chunks(2).map(|two| u32::from(two[0]) << 8 | u32::from(two[1])).sum();
+    let folded = (sum & 0xffff) + (sum >> 16);
+    packet[2..4].copy_from_slice(&(!((folded + (folded >> 16)) as u16)).to_be_bytes());
+    let raw = net::socket(AddressFamily::INET, SocketType::RAW, Some(net::ipproto::ICMP))?;
+    net::sendto(raw, &packet, SendFlags::empty(), &SocketAddrV4::new(*from.ip(), 0))?;
+    Ok(())
+}
+
+/// The kernel keeps the error, and refuses the next datagram with it.
+#[test]
+fn icmp_error_does_not_stop_the_datagram_after_it() {
+    on_each_driver(|| async {
+        let sender = UdpSocket::bind("127.0.0.1:0")?;
+        // The kernel notes the packet size of the route to this address, which no other test uses.
+        let receiver = UdpSocket::bind(own_address())?;
+        sender.connect(receiver.local_addr()?).await?;
+        for (code, errno) in [(3, libc::ECONNREFUSED), (4, libc::EMSGSIZE), (8, libc::ENONET)] {
+            match report_unreachable(code, &sender) {
+                Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                    skip!("raw sockets need CAP_NET_RAW");
+                    return Ok(());
+                }
+                reported => reported?,
+            }
+            sender.send("after it").await?;
+            let error = sender.drain().await.unwrap_err();
+            assert_eq!(raw_os_error(&error), Some(errno), "{error}");
+            assert!(error.to_string().starts_with("sending an earlier datagram: "), "{error}");
+            let received = timeout(Duration::from_secs(20), receiver.recv()).await;
+            assert_eq!(&*received.expect("the datagram was lost")?, b"after it");
+        }
+        Ok(())
+    });
+}
+
+/// Without a peer, a socket gets the errors of all its datagrams if other code asks for them.
+#[test]
+fn icmp_error_does_not_stop_a_datagram_to_another_address() {
+    on_each_driver(|| async {
+        let sender = UdpSocket::bind("127.0.0.1:0")?;
+        // SAFETY: the option is an `int`, and the pointer is valid for one.
+        let set = unsafe {
+            let (fd, on) = (sender.as_raw_fd(), 1);
+            let value = (&raw const on).cast();
+            libc::setsockopt(fd, libc::SOL_IP, libc::IP_RECVERR, value, size_of_val(&on) as u32)
+        };
+        assert_eq!(set, 0, "{}", io::Error::last_os_error());
+        let receiver = UdpSocket::bind("127.0.0.1:0")?;
+        let gone = UdpSocket::bind(own_address())?;
+        let closed = gone.local_addr()?;
+        drop(gone);
+        yield_now().await;
+        for round in 0..10u8 {
+            sender.send_to("to nobody", closed).await?;
+            sender.drain().await?;
+            sender.send_to(vec![round], receiver.local_addr()?).await?;
+            let received = timeout(Duration::from_secs(20), receiver.recv()).await;
+            assert_eq!(*received.expect("the datagram was lost")?, [round]);
         }
         Ok(())
     });
@@ -217,10 +297,10 @@ fn an_unreachable_destination_fails_only_its_own_sends() {
 }
 
 /// Returns a socket with a full queue that nobody reads, and its address.
-fn full_reader() -> io::Result<(std::os::unix::net::UnixDatagram, SocketAddr)> {
+fn full_reader() -> io::Result<(std::os::unix::net::UnixDatagram, UnixAddress)> {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let n = NEXT.fetch_add(1, Ordering::Relaxed);
-    let name = SocketAddr::from_abstract_name(format!("annulus-full-{}-{n}", std::process::id()))?;
+    let name = UnixAddress::from_abstract_name(format!("annulus-full-{}-{n}", std::process::id()))?;
     let reader = std::os::unix::net::UnixDatagram::bind_addr(&name)?;
     reader.set_nonblocking(true)?;
     // Each sender sends until its own send buffer is full. The last one finds no space at all.
@@ -251,7 +331,7 @@ fn a_full_receiver_that_is_not_the_peer_does_not_keep_the_loop_awake() {
             // The peer has space again.
             while peer.recv(&mut [0]).is_ok() {}
             let sender = UnixOptions::new().unordered(unordered);
-            let sender = sender.bind_addr(&SocketAddr::from_pathname("")?)?;
+            let sender = sender.bind_addr(&UnixAddress::from_pathname("")?)?;
             sender.connect_addr(&peers)?;
             sender.send_to_addr("at last", &name).await?;
             let enters = enters_of(Duration::from_millis(200)).await;
@@ -273,7 +353,7 @@ fn deferred_datagrams_are_retried_with_growing_delays() {
     on_each_driver(|| async {
         let (full, name) = full_reader()?;
         let sender = UnixOptions::new().unordered(true);
-        let sender = sender.bind_addr(&SocketAddr::from_pathname("")?)?;
+        let sender = sender.bind_addr(&UnixAddress::from_pathname("")?)?;
         // At the bound, the first deferred datagram is discarded, and a send returns its error.
         let mut deferred = 0u32;
         while sender.send_to_addr("x", &name).await.is_ok() {

@@ -33,6 +33,12 @@ impl SendFailure {
         Self { errno, to: to.clone(), text, others: 0 }
     }
 
+    /// The failure of a datagram that was sent before this one.
+    fn of_earlier(datagram: &OutgoingDatagram, errno: Errno) -> Self {
+        let text = String::from("sending an earlier datagram");
+        Self { text, ..Self::of(datagram, errno) }
+    }
+
     fn into_error(self) -> io::Error {
         let Self { errno, to, text, others } = self;
         let error = io::Error::from(errno);
@@ -76,18 +82,25 @@ impl SendFailures {
     }
 }
 
-/// Returns true for errors that the kernel may have kept from an earlier datagram.
+/// Returns true for errors that only an ICMP reply to an earlier datagram can have caused.
+fn is_of_an_earlier_one(errno: Errno) -> bool {
+    const ONLY_ICMP: [Errno; 5] =
+        [Errno::CONNREFUSED, Errno::NOPROTOOPT, Errno::PROTO, Errno::HOSTDOWN, Errno::NONET];
+    ONLY_ICMP.contains(&errno)
+}
+
+/// Returns true for errors that an ICMP reply to an earlier datagram may have caused: of IPv4
+/// (`icmp_err_convert` in the kernel) or of IPv6 (`icmpv6_err_convert`, and *packet too big*).
 fn may_be_of_an_earlier_one(errno: Errno) -> bool {
-    const DELAYED_ERRORS: [Errno; 7] = [
-        Errno::CONNREFUSED,
+    const ALSO_ICMP: [Errno; 6] = [
         Errno::HOSTUNREACH,
         Errno::NETUNREACH,
-        Errno::HOSTDOWN,
         Errno::NETDOWN,
-        Errno::PROTO,
-        Errno::NOPROTOOPT,
+        Errno::OPNOTSUPP,
+        Errno::ACCESS,
+        Errno::MSGSIZE,
     ];
-    DELAYED_ERRORS.contains(&errno)
+    is_of_an_earlier_one(errno) || ALSO_ICMP.contains(&errno)
 }
 
 impl DatagramSocket {
@@ -101,7 +114,6 @@ impl DatagramSocket {
     /// Decides what happens to a datagram that the kernel refused.
     pub(super) fn on_refused(
         &mut self,
-        state: &mut LoopState,
         datagram: &mut OutgoingDatagram,
         errno: Errno,
     ) -> OutgoingState {
@@ -123,31 +135,42 @@ impl DatagramSocket {
             // The segments are larger than the route accepts. Sent as separate datagrams, they may
             // pass as IP fragments.
             Errno::MSGSIZE | Errno::INVAL if has_segments => OutgoingState::Split,
-            _ => self.fail(state, datagram, errno),
+            _ => self.fail(datagram, errno),
         }
     }
 
-    /// Records the error for a later call to return. Retries the datagram once if an earlier
-    /// datagram may have caused the error.
-    fn fail(
+    /// Sends the datagram again, once, if an earlier one may have caused the error. Otherwise
+    /// records the error for a later call to return.
+    fn fail(&mut self, datagram: &mut OutgoingDatagram, errno: Errno) -> OutgoingState {
+        // An unconnected socket gets such errors only if other code has set `IP_RECVERR`.
+        let may_be_earlier = match self.tx.connected {
+            true => may_be_of_an_earlier_one(errno),
+            false => is_of_an_earlier_one(errno),
+        };
+        if may_be_earlier && self.format.domain != Domain::Unix && datagram.earlier.is_none() {
+            datagram.earlier = Some(errno);
+            return OutgoingState::Retry;
+        }
+        self.tx.failures.add(SendFailure::of(datagram, errno));
+        OutgoingState::Failed
+    }
+
+    /// Reports the error that the datagram was first refused with, unless it was the datagram's
+    /// own: to a task that waits to receive, otherwise to the next send.
+    #[cold]
+    pub(super) fn report_earlier(
         &mut self,
         state: &mut LoopState,
-        datagram: &mut OutgoingDatagram,
+        datagram: &OutgoingDatagram,
         errno: Errno,
-    ) -> OutgoingState {
-        let may_be_earlier = self.format.domain != Domain::Unix
-            && self.tx.connected
-            && may_be_of_an_earlier_one(errno);
-        if !may_be_earlier || datagram.retried {
-            self.tx.failures.add(SendFailure::of(datagram, errno));
-            return OutgoingState::Failed;
+    ) {
+        if datagram.state == OutgoingState::Failed && !is_of_an_earlier_one(errno) {
+            return;
         }
-        datagram.retried = true;
         if self.rx.report_error(errno) {
             self.notify_receivers(state);
-        } else {
-            self.tx.failures.add(SendFailure::of(datagram, errno));
+        } else if self.tx.connected {
+            self.tx.failures.add(SendFailure::of_earlier(datagram, errno));
         }
-        OutgoingState::Retry
     }
 }

@@ -17,6 +17,7 @@ use annulus_driver::MemoryOp;
 use annulus_kernel::{
     Address, Control, ControlWriter, Direction, Domain, Fd, IoVec, MsgHeader, space,
 };
+use rustix::io::Errno;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::ptr;
@@ -83,8 +84,8 @@ pub(crate) struct OutgoingDatagram {
     pub(super) state: OutgoingState,
     /// The datagram found no space earlier.
     pub(super) waited: bool,
-    /// The datagram was sent again after an error that an earlier datagram may have caused.
-    pub(super) retried: bool,
+    /// An error that an earlier datagram may have caused, after which this one was sent again.
+    pub(super) earlier: Option<Errno>,
     pub(super) chunk: Chunk,
     pub(super) meta: SendMeta,
     /// The `sendmsg` arguments of a submitted datagram, unless the operation takes bytes and
@@ -107,7 +108,7 @@ impl OutgoingDatagram {
             weight,
             state: OutgoingState::Queued,
             waited: false,
-            retried: false,
+            earlier: None,
             chunk,
             meta,
             message: None,
@@ -466,7 +467,6 @@ impl DatagramSocket {
         bytes: &[u8],
         meta: &SendMeta,
     ) -> bool {
-        let mut control = [0; CONTROL_BYTES];
         // A single segment is sent as a plain datagram, which may be larger than the route's MTU.
         let several = meta.segment_size.filter(|size| bytes.len() > usize::from(*size));
         let meta = &SendMeta { segment_size: several, ..meta.clone() };

@@ -7,8 +7,9 @@
 //! Linux sends an empty datagram when it retries the send of a Unix datagram.
 //!
 //! An error belongs to its datagram and is returned by the next send to the same destination, or by
-//! a drain. If the kernel may have kept the error from an earlier datagram (an ICMP reply), a task
-//! that waits to receive gets it, and the datagram is sent again.
+//! a drain. If the kernel may have kept the error from an earlier datagram (an ICMP reply), the
+//! datagram is sent again. If that succeeds, the error was not its own: a task that waits to receive
+//! gets it, or else the next send.
 //!
 //! A datagram that found no space at its destination returns to the front of the queue if order
 //! matters, and everything after it waits. Otherwise it is *deferred*: it is retried once there may
@@ -197,6 +198,9 @@ impl DatagramSocket {
                 OutgoingState::Submitted | OutgoingState::Sent | OutgoingState::Failed => {
                     left += 1;
                     moved |= datagram.waited;
+                    if let Some(errno) = datagram.earlier {
+                        self.report_earlier(state, datagram, errno);
+                    }
                     self.tx.release(state, datagram);
                     shared.outgoing.free(id);
                 }
@@ -358,7 +362,7 @@ impl Datagrams {
         let socket = self.slots.get(slot);
         datagram.state = match event.result {
             Ok(_) => OutgoingState::Sent,
-            Err(errno) => socket.on_refused(state, datagram, errno),
+            Err(errno) => socket.on_refused(datagram, errno),
         };
     }
 
