@@ -13,7 +13,7 @@ use crate::slots::loop_state::LoopState;
 use crate::slots::polls::PollSide;
 use crate::tasks::{budget, consume_budget};
 use crate::waiters::{Wait, WaiterId};
-use annulus_kernel::{Fd, Kernel};
+use annulus_kernel::{Address, Fd, Kernel};
 use std::cell::RefCell;
 use std::fmt;
 use std::future::{Future, poll_fn};
@@ -178,6 +178,21 @@ impl DatagramHandle {
         budget::poll_with(cx, || {
             self.with(|socket, _, state| socket.poll_drain(state, wait, cx))?
         })
+    }
+
+    /// Sends the queued datagrams now, as far as there is space, if the loop is running.
+    pub(super) fn send_queued(&self) {
+        _ = self.with(|socket, shared, state| socket.send_queued(shared, state));
+    }
+
+    /// Connects the socket. Datagrams that are still queued for its former peer are sent there.
+    ///
+    /// # Errors
+    /// The errors of connect(2).
+    pub(super) fn connect(&self, peer: &Address) -> io::Result<()> {
+        let inner = &mut *self.core.borrow()?;
+        let (socket, shared) = inner.datagrams.get(self.slot);
+        socket.connect(shared, &*self.core.kernel, peer)
     }
 
     /// Records that the socket has a peer from now on.

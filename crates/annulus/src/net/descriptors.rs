@@ -18,7 +18,7 @@ use std::rc::Rc;
 
 /// Exposes the descriptor of a handle. The runtime still owns it.
 pub(crate) fn borrow_exposed<'a>(core: &Core, handle: &'a impl Socket) -> BorrowedFd<'a> {
-    loop_state::borrowed_fd(core.expose(handle.call(|_, fd| Ok(fd))))
+    loop_state::borrowed_fd(core.expose(handle.change(|_, fd| Ok(fd))))
 }
 
 /// Exposes the descriptor of a socket that no slot owns yet.

@@ -22,8 +22,13 @@ pub(crate) trait Socket {
     /// If the runtime has ended; or the errors of `f`.
     fn call<R>(&self, f: impl FnOnce(&dyn Kernel, Fd) -> io::Result<R>) -> io::Result<R>;
 
+    /// Like [`call`](Self::call), but for a call that may change how the socket sends.
+    fn change<R>(&self, f: impl FnOnce(&dyn Kernel, Fd) -> io::Result<R>) -> io::Result<R> {
+        self.call(f)
+    }
+
     fn set(&self, option: SocketOption, value: u32) -> io::Result<()> {
-        self.call(|kernel, fd| kernel.set_option(fd, option, value))
+        self.change(|kernel, fd| kernel.set_option(fd, option, value))
     }
 
     fn query(&self, option: SocketOption) -> io::Result<u32> {
@@ -33,7 +38,7 @@ pub(crate) trait Socket {
     /// Sets the option for each IP version that the socket uses: an IPv6 socket may also have IPv4
     /// peers.
     fn set_ip(&self, option: fn(Ip) -> SocketOption, value: u32) -> io::Result<()> {
-        self.call(|kernel, fd| {
+        self.change(|kernel, fd| {
             let ip = protocol(kernel, fd)?;
             kernel.set_option(fd, option(ip), value)?;
             if ip == Ip::V6 && kernel.option(fd, SocketOption::V6Only)? == 0 {
@@ -48,7 +53,7 @@ pub(crate) trait Socket {
     }
 
     fn set_multicast(&self, change: Multicast) -> io::Result<()> {
-        self.call(|kernel, fd| kernel.set_multicast(fd, change))
+        self.change(|kernel, fd| kernel.set_multicast(fd, change))
     }
 
     fn take_error(&self) -> io::Result<Option<io::Error>> {
@@ -58,7 +63,7 @@ pub(crate) trait Socket {
 
     fn bind_device(&self, name: Option<&str>) -> io::Result<()> {
         let name = name.map_or(Ok(DeviceName::NONE), DeviceName::new)?;
-        self.call(|kernel, fd| kernel.set_device(fd, name))
+        self.change(|kernel, fd| kernel.set_device(fd, name))
     }
 
     fn device(&self) -> io::Result<Option<String>> {
@@ -118,7 +123,19 @@ macro_rules! sockets {
     )+};
 }
 
-sockets!(StreamHandle, ListenerHandle, DatagramHandle, NewFd);
+sockets!(StreamHandle, ListenerHandle, NewFd);
+
+impl Socket for DatagramHandle {
+    fn call<R>(&self, f: impl FnOnce(&dyn Kernel, Fd) -> io::Result<R>) -> io::Result<R> {
+        self.with_fd(f)
+    }
+
+    /// Queued datagrams leave first, because an option set after their send must not affect them.
+    fn change<R>(&self, f: impl FnOnce(&dyn Kernel, Fd) -> io::Result<R>) -> io::Result<R> {
+        self.send_queued();
+        self.call(f)
+    }
+}
 
 /// Returns the IP version that a socket was created for.
 fn protocol(kernel: &dyn Kernel, fd: Fd) -> io::Result<Ip> {

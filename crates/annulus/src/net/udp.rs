@@ -32,7 +32,8 @@ use std::{fmt, io};
 /// a bounded number of datagrams that no task has taken. The kernel queues the rest. When its queue
 /// is full, it drops datagrams and counts them: see [`dropped`](Self::dropped).
 ///
-/// A send is ready once the datagram is queued. The datagram leaves at the end of the turn. If the
+/// A send is ready once the datagram is queued. The datagram leaves at the end of the turn, or
+/// earlier if an option of the socket is set, which affects only the datagrams after it. If the
 /// kernel refuses it, the next send to the same address returns the error, or
 /// [`drain`](Self::drain) does. The socket remains usable after any error.
 ///
@@ -87,7 +88,8 @@ impl UdpSocket {
     }
 
     /// Sets the peer: [`send`](Self::send) sends to it, and only its datagrams are received. The
-    /// peer may be changed later. Looking up a host name does not block the loop: see
+    /// peer may be changed later; datagrams that have been sent to the former one, but have not left
+    /// yet, still go there. Looking up a host name does not block the loop: see
     /// [`lookup_host`](super::lookup_host). If the future is dropped before it is ready, the peer
     /// is unchanged.
     ///
@@ -96,12 +98,12 @@ impl UdpSocket {
     /// [`lookup_host`](super::lookup_host).
     pub async fn connect(&self, address: impl ToSocketAddrs) -> io::Result<()> {
         let connect = |address: SocketAddr| {
-            self.handle.with_fd(|kernel, fd| kernel.connect(fd, &Address::from(address)))?;
+            self.handle.connect(&Address::from(address))?;
             Ok(address.ip())
         };
         let peer = first_of(resolve(address, None).await?, Operation::Connect, connect)?;
         self.peer_is_v4.set(goes_over_v4(peer));
-        self.handle.set_connected()
+        Ok(())
     }
 
     /// Receives the next datagram and its sender's address. Coalesced datagrams are returned one by

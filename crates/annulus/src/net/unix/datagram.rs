@@ -191,9 +191,8 @@ impl UnixDatagram {
     }
 
     fn connect_at(&self, address: &Address) -> io::Result<()> {
-        let connected = self.handle.with_fd(|kernel, fd| kernel.connect(fd, address));
-        connected.map_err(|error| failed(error, Operation::Connect, *address))?;
-        self.set_connected()
+        let connected = self.handle.connect(address);
+        connected.map_err(|error| failed(error, Operation::Connect, *address))
     }
 
     /// Receives the next datagram and its sender's address. Descriptors that were sent with it are

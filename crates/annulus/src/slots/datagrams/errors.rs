@@ -64,6 +64,12 @@ impl SendFailures {
         self.0.push(SendFailure { others, ..failure });
     }
 
+    /// Sets the destination of the failures without one.
+    pub(super) fn address_to(&mut self, peer: &PeerAddress) {
+        let failures = self.0.iter_mut().filter(|failure| failure.to.is_empty());
+        failures.for_each(|failure| failure.to = peer.clone());
+    }
+
     /// Removes the failure of a destination and returns it as an error.
     #[inline]
     pub(super) fn take_of(&mut self, to: &PeerAddress) -> Option<io::Error> {

@@ -29,7 +29,7 @@ use crate::slots::loop_state::LoopState;
 use crate::slots::turn_lists::TurnLists;
 use crate::timers::TimerAction;
 use annulus_driver::{Pool, PoolSize, Slab, SlotId};
-use annulus_kernel::{Domain, Fd};
+use annulus_kernel::{Address, Domain, Fd, Kernel};
 use outgoing::OutgoingDatagram;
 use recv::RecvState;
 use send::SendState;
@@ -63,6 +63,26 @@ impl DatagramSocket {
     /// from a later send.
     pub(crate) fn set_connected(&mut self) {
         self.tx.connected = true;
+    }
+
+    /// Connects the socket. Datagrams that are still queued for its former peer are sent there, and
+    /// a later call with the address of that peer returns their errors.
+    ///
+    /// # Errors
+    /// The errors of connect(2). Then the peer is unchanged.
+    pub(crate) fn connect(
+        &mut self,
+        shared: &mut DatagramResources,
+        kernel: &dyn Kernel,
+        peer: &Address,
+    ) -> io::Result<()> {
+        let former = self.tx.connected.then(|| kernel.peer_address(self.fd));
+        kernel.connect(self.fd, peer)?;
+        self.set_connected();
+        if let Some(Ok(former)) = former {
+            self.address_to(shared, former.into());
+        }
+        Ok(())
     }
 
     /// Starts the timer that limits how long a dropped socket may send its queued datagrams.

@@ -184,6 +184,13 @@ impl SendMeta {
         writer.len()
     }
 
+    /// Sets the destination, unless the datagram has one.
+    pub(super) fn address_to(&mut self, peer: &PeerAddress) {
+        if self.to.is_empty() {
+            self.to = peer.clone();
+        }
+    }
+
     /// Returns the metadata of a datagram to the peer of a connected socket.
     pub(crate) fn connected(v4: bool) -> Self {
         Self { v4, ..Self::default() }
@@ -470,11 +477,32 @@ impl DatagramSocket {
         // A single segment is sent as a plain datagram, which may be larger than the route's MTU.
         let several = meta.segment_size.filter(|size| bytes.len() > usize::from(*size));
         let meta = &SendMeta { segment_size: several, ..meta.clone() };
+        shared.turn_lists.sent_directly += bytes.len();
+        self.call_send(state, bytes, meta).is_ok()
+    }
+
+    fn call_send(&self, state: &mut LoopState, bytes: &[u8], meta: &SendMeta) -> io::Result<()> {
+        let mut control = [0; CONTROL_BYTES];
         let control_len = meta.write_control(&mut control);
         let (to, control) = (meta.to.as_bytes(), &control[..control_len]);
-        shared.turn_lists.sent_directly += bytes.len();
-        let taken = state.driver.kernel().send_datagram_now(self.fd, to, control, bytes).is_ok();
-        state.driver.counters().direct_sends += u64::from(taken);
-        taken
+        let sent = state.driver.kernel().send_datagram_now(self.fd, to, control, bytes);
+        state.driver.counters().direct_sends += u64::from(sent.is_ok());
+        sent
+    }
+
+    /// Sends the queued datagrams now, as far as there is space, because options are about to
+    /// change. No option affects how Unix datagrams are sent.
+    pub(crate) fn send_queued(&mut self, shared: &mut DatagramResources, state: &mut LoopState) {
+        while self.format.domain != Domain::Unix && self.tx.may_start() {
+            let Some(id) = self.tx.queue.pop_front() else { break };
+            self.tx.in_flight.push_back(id);
+            let datagram = shared.outgoing.get(id);
+            let sent = self.call_send(state, datagram.chunk.as_ref(), &datagram.meta);
+            datagram.state = match sent.map_err(|error| Errno::from_io_error(&error)) {
+                Ok(()) => OutgoingState::Sent,
+                Err(errno) => self.on_refused(datagram, errno.unwrap_or(Errno::IO)),
+            };
+            self.settle_batch(shared, state);
+        }
     }
 }

@@ -21,7 +21,7 @@
 
 use super::errors::{SendFailure, SendFailures};
 use super::outgoing::{OutgoingDatagram, OutgoingState, SendMeta};
-use super::{DatagramResources, DatagramSocket, Datagrams};
+use super::{DatagramResources, DatagramSocket, Datagrams, PeerAddress};
 use crate::slots::find_or_late;
 use crate::slots::loop_state::LoopState;
 use crate::timers::{TimerAction, TimerKey};
@@ -77,6 +77,8 @@ pub(super) struct SendState {
     /// Whether the slot is in `TurnLists::sends`.
     pub(super) listed: bool,
     pub(super) failures: SendFailures,
+    /// The peer to which the datagrams in flight were sent, if it is no longer the peer.
+    former_peer: Option<PeerAddress>,
     pub(super) waiters: Waiters,
     /// Timer that gives up on the unsent datagrams of a dropped socket.
     pub(super) linger: Option<TimerKey>,
@@ -189,11 +191,26 @@ impl DatagramSocket {
         unsafe { state.driver.submit_memory(name.token(OpKind::SendDatagram), op) };
     }
 
+    /// Gives the datagrams and failures without an address that of the former peer.
+    #[cold]
+    pub(super) fn address_to(&mut self, shared: &mut DatagramResources, peer: PeerAddress) {
+        self.tx.failures.address_to(&peer);
+        for id in self.tx.queue.iter().chain(&self.tx.deferred) {
+            shared.outgoing.get(*id).meta.address_to(&peer);
+        }
+        // The driver still uses the addresses of the others.
+        if !self.tx.in_flight.is_empty() {
+            self.tx.former_peer.get_or_insert(peer);
+        }
+    }
+
     /// Completes a batch whose outcome is known. Datagrams without an event have been sent.
-    fn settle_batch(&mut self, shared: &mut DatagramResources, state: &mut LoopState) {
+    pub(super) fn settle_batch(&mut self, shared: &mut DatagramResources, state: &mut LoopState) {
         let (mut refused, mut left, mut moved) = (false, 0, false);
+        let former_peer = self.tx.former_peer.take();
         while let Some(id) = self.tx.next_to_settle() {
             let datagram = shared.outgoing.get(id);
+            former_peer.iter().for_each(|peer| datagram.meta.address_to(peer));
             match datagram.state {
                 OutgoingState::Submitted | OutgoingState::Sent | OutgoingState::Failed => {
                     left += 1;

@@ -72,6 +72,50 @@ pub(crate) async fn many_clients_get_their_own_answers() -> io::Result<()> {
     Ok(())
 }
 
+/// The datagrams are queued until the end of the turn.
+pub(crate) async fn a_new_peer_does_not_get_the_datagrams_for_the_former_one() -> io::Result<()> {
+    for address in ["127.0.0.1:0", "[::1]:0"] {
+        let sender = UdpSocket::bind(address)?;
+        let peers = [UdpSocket::bind(address)?, UdpSocket::bind(address)?];
+        for round in 0..3u8 {
+            for (n, peer) in (0..).zip(&peers) {
+                sender.connect(peer.local_addr()?).await?;
+                sender.send(vec![round, n]).await?;
+            }
+        }
+        for round in 0..3 {
+            for (n, peer) in (0..).zip(&peers) {
+                let received = timeout(Duration::from_secs(20), peer.recv()).await;
+                assert_eq!(*received.expect("a datagram was lost")?, [round, n]);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Like [`a_new_peer_does_not_get_the_datagrams_for_the_former_one`], for options.
+pub(crate) async fn options_do_not_affect_datagrams_that_were_sent_before() -> io::Result<()> {
+    let (connected, receiver) = pair().await?;
+    let unconnected = UdpSocket::bind("127.0.0.1:0")?;
+    for sender in [&connected, &unconnected] {
+        receiver.connect(sender.local_addr()?).await?;
+        receiver.set_recv_tos(true)?;
+        let to = receiver.local_addr()?;
+        let sent: Vec<u8> = (0..8).map(|n| n * 4).collect();
+        for tos in &sent {
+            sender.set_tos(*tos)?;
+            sender.send_to(vec![*tos], to).await?;
+            sender.send_segments(vec![*tos; 20], 10, to).await?;
+        }
+        for wanted in sent.iter().flat_map(|tos| [*tos; 3]) {
+            let received = timeout(Duration::from_secs(20), receiver.recv_datagram()).await;
+            let datagram = received.expect("a datagram was lost")?;
+            assert_eq!((datagram.bytes[0], datagram.tos), (wanted, Some(wanted)));
+        }
+    }
+    Ok(())
+}
+
 pub(crate) async fn an_oversized_datagram_is_refused_with_the_limit() -> io::Result<()> {
     let (one, other) = pair().await?;
     let error = one.send(vec![0; 65_508]).await.unwrap_err();

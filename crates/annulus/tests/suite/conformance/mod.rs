@@ -331,6 +331,8 @@ message_suite! {
     datagrams::borrowed_datagrams_of_all_sizes_keep_their_order;
     datagrams::large_borrowed_datagrams_go_to_the_kernel_at_once, then datagrams::went_directly;
     datagrams::many_clients_get_their_own_answers;
+    datagrams::a_new_peer_does_not_get_the_datagrams_for_the_former_one;
+    datagrams::options_do_not_affect_datagrams_that_were_sent_before;
     datagrams::an_oversized_datagram_is_refused_with_the_limit;
     datagrams::a_datagram_larger_than_its_buffer_is_an_error, with |b| b.datagram_buffer_size(4096).datagram_buffer_count(64);
     datagrams::a_refusal_is_returned_by_a_receive_and_does_not_end_the_socket;
@@ -374,6 +376,7 @@ message_suite! {
     unix::datagrams_at_paths_are_echoed;
     unix::a_slow_receiver_loses_no_datagram;
     unix::several_tasks_drain_one_socket;
+    unix::a_new_peer_does_not_get_datagrams_that_wait_for_the_former_one;
     unix::a_socket_without_an_address_sends;
     unix::a_drain_returns_the_error_of_a_refused_datagram;
     unix::every_path_has_its_own_failure;

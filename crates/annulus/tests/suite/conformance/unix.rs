@@ -229,6 +229,31 @@ pub(crate) async fn several_tasks_drain_one_socket() -> io::Result<()> {
     Ok(())
 }
 
+/// The kernel counts unread datagrams against the send buffer.
+pub(crate) async fn a_new_peer_does_not_get_datagrams_that_wait_for_the_former_one()
+-> io::Result<()> {
+    let paths = [TestPath::new(), TestPath::new()];
+    let [former, next] = [UnixDatagram::bind(&paths[0])?, UnixDatagram::bind(&paths[1])?];
+    let sender = UnixDatagram::bind_addr(&SocketAddr::from_pathname("")?)?;
+    sender.set_send_buffer_size(0)?;
+    sender.connect(&paths[0])?;
+    for n in 0..50u8 {
+        sender.send(vec![n]).await?;
+    }
+    for _ in 0..3 {
+        annulus::task::yield_now().await;
+    }
+    sender.connect(&paths[1])?;
+    sender.send("next").await?;
+    for n in 0..50u8 {
+        let received = timeout(DEADLINE, former.recv()).await.expect("a datagram was lost");
+        assert_eq!(*received?, [n]);
+    }
+    let received = timeout(DEADLINE, next.recv()).await.expect("a datagram was lost");
+    assert_eq!(&*received?, b"next");
+    Ok(())
+}
+
 pub(crate) async fn a_drain_returns_the_error_of_a_refused_datagram() -> io::Result<()> {
     let (missing, path) = (TestPath::new(), TestPath::new());
     let receiver = UnixDatagram::bind(&path)?;
