@@ -38,7 +38,7 @@ pub(super) enum BodyFraming {
 #[derive(Debug, Default)]
 struct FramingHeaders {
     length: Option<u64>,
-    /// Whether the last transfer coding is `chunked`; `None` without a `transfer-encoding` header.
+    /// Whether the last transfer coding is `chunked`; `None` without a transfer coding.
     chunked: Option<bool>,
     close: bool,
     keep_alive: bool,
@@ -281,9 +281,9 @@ impl FramingHeaders {
         match header.name.len() {
             14 if is("content-length") => self.read_content_length(header.value),
             17 if is("transfer-encoding") => {
-                self.chunked = list_members(header.value)
-                    .last()
-                    .map(|coding| coding.eq_ignore_ascii_case(b"chunked"));
+                if let Some(coding) = list_members(header.value).last() {
+                    self.chunked = Some(coding.eq_ignore_ascii_case(b"chunked"));
+                }
                 Ok(())
             }
             10 if is("connection") => {

@@ -64,6 +64,8 @@ fn body_ends_where_the_head_says() {
     let chunks = "5\r\nhello\r\n00A;x=\"y\"\r\n0123456789\r\n0\r\n";
     let chunked = format!("HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, Chunked\r\n\r\n{chunks}");
     answered(&format!("{chunked}\r\n{chunked}trailer: a\r\nb: c\r\n\r\n"), &[200, 200]);
+    let lines = "Transfer-Encoding: gzip\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding:";
+    answered(&format!("HTTP/1.1 200 OK\r\n{lines}\r\n\r\n{chunks}\r\n{chunked}\r\n"), &[200, 200]);
     answered("HTTP/1.1 200 OK\n\nuntil the end", &[200]);
     answered("HTTP/1.0 200 OK\r\n\r\n", &[200]);
     answered("HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\n\r\nuntil the end", &[200]);
