@@ -166,7 +166,7 @@ impl ReplyParser {
 
     fn count_interim(&mut self, status: u16) -> Result<(), Fault> {
         if status == 101 {
-            let text = "the server switched to another protocol, which no request allowed";
+            let text = "the server switched to another protocol (status 101), which the load does not speak";
             return Err(Fault::new(FaultKind::MALFORMED, text));
         }
         self.interim += 1;
