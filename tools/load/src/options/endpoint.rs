@@ -14,6 +14,12 @@ const TCP_PREFIX: &str = "tcp://";
 const UNIX_PREFIX: &str = "unix:";
 const UNIX_DATAGRAM_PREFIX: &str = "unix-datagram:";
 
+/// Returns true if a target begins with a scheme, or with the prefix of a Unix socket.
+pub(super) fn has_scheme(target: &str) -> bool {
+    let prefixes = [UNIX_PREFIX, UNIX_DATAGRAM_PREFIX];
+    target.contains("://") || prefixes.iter().any(|prefix| target.starts_with(prefix))
+}
+
 /// An endpoint: `HOST:PORT` for TCP, `udp://HOST:PORT`, `unix:/path` or `unix-datagram:/path`.
 /// Instead of a path, it may have an abstract name after an `@`.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -300,15 +300,14 @@ impl FromStr for Options {
 }
 
 impl Options {
-    /// Returns the options in the target's file if the target ends with `.toml`, and `self`
-    /// otherwise.
+    /// Returns the options in the target's file if the target ends with `.toml` and is not a URL or
+    /// another address, and `self` otherwise.
     ///
     /// # Errors
     /// Fails if the file cannot be read or is invalid, or if other options accompany it.
     pub fn resolved(self) -> Result<Options, OptionsError> {
-        let Some(path) =
-            self.target_text().filter(|text| text.ends_with(".toml")).map(PathBuf::from)
-        else {
+        let is_file = |text: &&str| text.ends_with(".toml") && !endpoint::has_scheme(text);
+        let Some(path) = self.target_text().filter(is_file).map(PathBuf::from) else {
             return Ok(self);
         };
         let alone = Options {

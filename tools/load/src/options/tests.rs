@@ -212,6 +212,10 @@ fn toml_file_accepts_options_and_extra_keys() {
     assert!(named.clone().resolved().unwrap_err().to_string().contains("contains the whole load"));
     let alone = Options { pin: None, ..named };
     assert!(alone.resolved().unwrap_err().to_string().starts_with("cannot read /nowhere/x.toml"));
+    for target in ["http://a:1/Cargo.toml", "unix:/run/x.toml", "unix-datagram:x.toml"] {
+        let options = Options { target: Some(target.into()), ..Options::default() };
+        assert_eq!(options.clone().resolved(), Ok(options), "{target}");
+    }
 }
 
 #[test]
