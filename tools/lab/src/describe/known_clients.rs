@@ -1,7 +1,7 @@
 //! Expressions that find the numbers in the outputs of known clients.
 
-/// Expressions for wrk: first for the output of the lab's script, then for wrk's own output.
-const WRK: &[&str] = &[
+/// Expressions for the line that the lab's script prints in wrk, after wrk's own output.
+const WRK_SCRIPT: &[&str] = &[
     r"requests=(?m)^measured (\d+)",
     r"time_us=(?m)^measured \d+ (\d+)",
     r"mean_us=(?m)^measured \d+ \d+ ([\d.]+)",
@@ -10,6 +10,10 @@ const WRK: &[&str] = &[
     r"p99.9_us=(?m)^measured \d+ \d+ \S+ \d+ \d+ (\d+)",
     r"errors=(?m)^measured \d+ \d+ \S+ \d+ \d+ \d+ (\d+)",
     r"refused=(?m)^measured \d+ \d+ \S+ \d+ \d+ \d+ \d+ (\d+)",
+];
+
+/// Expressions for wrk's own output.
+const WRK: &[&str] = &[
     r"requests=(?m)^\s*(\d+) requests in ",
     r"rate=(?m)^Requests/sec:\s+([\d.]+)",
     r"mean=(?m)^\s+Latency\s+([\d.]+[a-z]+)",
@@ -58,12 +62,13 @@ const AB: &[&str] = &[
 ];
 
 /// Expressions for `annulus load --json -`, which exits with 0 despite warnings, and with 1 after
-/// failures.
+/// failures. Failures and refusals are those of the whole run, which precede all lists, because
+/// each interval and each kind of request has its own.
 const ANNULUS: &[&str] = &[
     r#"requests="responses":(\d+)"#,
     r#"rate="requests_per_second":([\d.]+)"#,
-    r#"errors="failed":(\d+)"#,
-    r#"refused="refused":(\d+)"#,
+    r#"errors="format":"annulus-load"[^\[]*?"failed":(\d+)"#,
+    r#"refused="format":"annulus-load"[^\[]*?"refused":(\d+)"#,
     r#"mean_us="latency_us":\{[^}]*"mean":([\d.]+)"#,
     r#"p50_us="latency_us":\{[^}]*"p50":([\d.]+)"#,
     r#"p99_us="latency_us":\{[^}]*"p99":([\d.]+)"#,
@@ -83,13 +88,14 @@ const GCANNON: &[&str] = &[
     r#"p99.9_us="p999": (\d+)"#,
 ];
 
-/// The clients with known output, by name.
-pub(super) const KNOWN_CLIENTS: [(&str, &[&str]); 7] = [
-    ("wrk", WRK),
-    ("h2load", H2LOAD),
-    ("hey", HEY),
-    ("oha", HEY),
-    ("ab", AB),
-    ("annulus", ANNULUS),
-    ("gcannon", GCANNON),
+/// The clients with known output, by name, with their expressions. If there are several lists, the
+/// first one that finds a number of requests or a rate counts.
+pub(super) const KNOWN_CLIENTS: [(&str, &[&[&str]]); 7] = [
+    ("wrk", &[WRK_SCRIPT, WRK]),
+    ("h2load", &[H2LOAD]),
+    ("hey", &[HEY]),
+    ("oha", &[HEY]),
+    ("ab", &[AB]),
+    ("annulus", &[ANNULUS]),
+    ("gcannon", &[GCANNON]),
 ];

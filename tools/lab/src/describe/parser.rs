@@ -18,9 +18,10 @@ pub struct Parser(ParserKind);
 
 #[derive(Clone, Debug)]
 enum ParserKind {
-    /// Expressions. If several are for one number, the first that matches counts, but errors and
-    /// refusals are summed.
-    Patterns { patterns: Vec<Pattern>, are_required: bool },
+    /// Lists of expressions. The first list that finds a number of requests or a rate counts. If
+    /// several expressions of a list are for one number, the first that matches counts, but errors
+    /// and refusals are summed.
+    Patterns { lists: Vec<Vec<Pattern>>, are_required: bool },
     /// The table that redis-benchmark prints.
     RedisBenchmark,
 }
@@ -106,23 +107,19 @@ impl Parser {
     /// requests.
     pub(crate) fn choose(program: &str, parse: &[String]) -> Result<Parser> {
         let name = base_name(program);
-        let patterns = |all: &mut dyn Iterator<Item = &str>, are_required| {
-            let patterns = all.map(Pattern::parse).collect::<Result<Vec<_>>>()?;
-            let has = |number| patterns.iter().any(|pattern| pattern.number == number);
-            ensure!(
-                has(NumberKind::Rate) || has(NumberKind::Requests),
-                "no expression for rate or requests: add one, such as 'rate=([0-9.]+) requests per second'"
-            );
-            Ok(Parser(ParserKind::Patterns { patterns, are_required }))
-        };
         if !parse.is_empty() {
-            return patterns(&mut parse.iter().map(String::as_str), true);
+            let patterns = parse_all(parse.iter().map(String::as_str))?;
+            return Ok(Parser(ParserKind::Patterns { lists: vec![patterns], are_required: true }));
         }
         if name == redis_benchmark::PROGRAM {
             return Ok(Parser(ParserKind::RedisBenchmark));
         }
         match KNOWN_CLIENTS.iter().find(|(known, _)| *known == name) {
-            Some((_, known)) => patterns(&mut known.iter().copied(), false),
+            Some((_, lists)) => {
+                let lists = lists.iter().map(|list| parse_all(list.iter().copied()));
+                let lists = lists.collect::<Result<_>>()?;
+                Ok(Parser(ParserKind::Patterns { lists, are_required: false }))
+            }
             None => bail!(
                 "the output format of {name} is unknown: add expressions (--parse, or parse in a file), such as \
                  'rate=([0-9.]+) requests per second' and 'p99=p99 ([0-9.]+ms)'; known clients: {}, {}",
@@ -158,13 +155,31 @@ impl Parser {
                 redis_benchmark::sample(printed, requests.unwrap_or_default())
                     .ok_or_else(unreadable)
             }
-            ParserKind::Patterns { patterns, are_required } => {
-                let found = FoundNumbers::of(patterns, printed, *are_required)
-                    .map_err(|why| format!("is not as expected ({why}) and {}", unreadable()))?;
-                found.sample(took).ok_or_else(unreadable)
+            ParserKind::Patterns { lists, are_required } => {
+                for patterns in lists {
+                    let found = FoundNumbers::of(patterns, printed, *are_required);
+                    let found = found.map_err(|why| {
+                        format!("is not as expected ({why}) and {}", unreadable())
+                    })?;
+                    if let Some(sample) = found.sample(took) {
+                        return Ok(sample);
+                    }
+                }
+                Err(unreadable())
             }
         }
     }
+}
+
+/// Parses the expressions of a list, of which one must be for the rate or the requests.
+fn parse_all<'a>(all: impl Iterator<Item = &'a str>) -> Result<Vec<Pattern>> {
+    let patterns = all.map(Pattern::parse).collect::<Result<Vec<_>>>()?;
+    let has = |number| patterns.iter().any(|pattern| pattern.number == number);
+    ensure!(
+        has(NumberKind::Rate) || has(NumberKind::Requests),
+        "no expression for rate or requests: add one, such as 'rate=([0-9.]+) requests per second'"
+    );
+    Ok(patterns)
 }
 
 /// The numbers found in an output.
@@ -328,6 +343,8 @@ impl fmt::Display for Pattern {
 
 #[cfg(test)]
 mod tests {
+    use annulus_load::recording::{ClassInterval, Interval, Recording, RunInfo};
+
     use super::*;
 
     const RUN_TIME: Duration = Duration::from_secs(2);
@@ -446,6 +463,34 @@ mod tests {
             ("refused", 2.0),
         ];
         assert_numbers(&read("ab", ab).expect("no sample was read"), &numbers);
+    }
+
+    /// wrk prints errors and refusals itself, and the lab's script prints them again.
+    #[test]
+    fn errors_and_refusals_that_an_output_repeats_count_once() {
+        let wrk = "Socket errors: connect 0, read 1, write 2, timeout 3\n  Non-2xx or 3xx responses: 40\n\
+            Requests/sec:  64000.00\nmeasured 65 1003000 812.5 790 1600 2400 6 40\n";
+        let numbers = [("operations", 65.0), ("errors", 6.0), ("refused", 40.0)];
+        assert_numbers(&read("wrk", wrk).expect("no sample was read"), &numbers);
+        let class = || ClassInterval { answered: 50, refused: 40, ..ClassInterval::default() };
+        let interval = |start| Interval {
+            answered: 100,
+            refused: 80,
+            failed: 3,
+            classes: vec![class(), class()],
+            ..Interval::new(start, 1.0)
+        };
+        let recording = Recording {
+            seconds: 2.0,
+            classes: vec!["GET /a".into(), "GET /b".into()],
+            intervals: vec![interval(0.0), interval(1.0)],
+            ..Recording::new(RunInfo::default())
+        };
+        let mut printed = b"a warning\n".to_vec();
+        recording.write(&mut printed).expect("the recording cannot be written");
+        let printed = String::from_utf8(printed).expect("the recording is not text");
+        let numbers = [("operations", 200.0), ("errors", 6.0), ("refused", 160.0)];
+        assert_numbers(&read("annulus", &printed).expect("no sample was read"), &numbers);
     }
 
     #[test]
