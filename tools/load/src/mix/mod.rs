@@ -74,6 +74,27 @@ impl FieldValues {
         FieldValues { data, ..self }
     }
 
+    /// Calls `check` with the values of a request: for each row of the data if the request uses the
+    /// data, and otherwise once. All other values are those of the first request of a run.
+    ///
+    /// # Errors
+    /// Returns the first error of `check`, with the number of the row.
+    pub(crate) fn check_each_row(
+        data: Option<&Arc<DataRows>>,
+        uses_data: bool,
+        mut check: impl FnMut(&mut FieldValues) -> Result<(), InvalidValue>,
+    ) -> Result<(), InvalidValue> {
+        let first = FieldValues::new(0, 0, 1).with_data(data.cloned());
+        let rows = data.filter(|_| uses_data).map_or(1, |data| data.len());
+        (0..rows as u64).try_for_each(|row| {
+            let mut values = FieldValues { row, ..first.clone() };
+            check(&mut values).map_err(|error| match uses_data {
+                true => invalid(format!("with row {} of the data, {error}", row + 1)),
+                false => error,
+            })
+        })
+    }
+
     /// Advances to the next request.
     pub fn next_request(&mut self) {
         self.number = self.number.wrapping_add(self.clients);

@@ -144,6 +144,11 @@ impl Template {
         }
     }
 
+    /// Returns true if the template has a field that is replaced with a value of the data.
+    pub(crate) fn uses_data(&self) -> bool {
+        self.parts.iter().any(|part| matches!(part, Part::Column(_)))
+    }
+
     /// Appends the text with its fields replaced. Random fields are drawn again each time.
     pub fn write(&self, values: &mut FieldValues, out: &mut Vec<u8>) {
         let start = out.len();

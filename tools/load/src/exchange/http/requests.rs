@@ -91,16 +91,17 @@ impl HttpRequest {
             )));
         }
         let is_whole_server = self.path == "*" && self.method == "OPTIONS";
-        let path = sample(&self.path, data)?;
-        let is_graphic = path.iter().all(|byte| byte.is_ascii_graphic() && *byte != b'#');
-        match is_whole_server || (path.starts_with(b"/") && is_graphic) {
-            true => Ok(()),
-            false => Err(invalid(format!(
-                "{:?} is not a valid path: start with /, and write spaces, # and non-ASCII bytes \
-                 as %20, %23 and so on",
-                self.path
-            ))),
-        }
+        check_values(&self.path, data, |path| {
+            let is_graphic = path.iter().all(|byte| byte.is_ascii_graphic() && *byte != b'#');
+            match is_whole_server || (path.starts_with(b"/") && is_graphic) {
+                true => Ok(()),
+                false => Err(invalid(format!(
+                    "{:?} is not a valid path: start with /, and write spaces, # and non-ASCII \
+                     bytes as %20, %23 and so on",
+                    String::from_utf8_lossy(path)
+                ))),
+            }
+        })
     }
 }
 
@@ -165,13 +166,19 @@ pub(crate) fn is_host_header(name: &str) -> bool {
     name.eq_ignore_ascii_case("host")
 }
 
-/// Returns one possible value of a template.
-fn sample(text: &str, data: Option<&Arc<DataRows>>) -> Result<Vec<u8>, InvalidValue> {
+/// Checks a possible value of a template, or if it uses the data, a value for each row.
+fn check_values(
+    text: &str,
+    data: Option<&Arc<DataRows>>,
+    check: impl Fn(&[u8]) -> Result<(), InvalidValue>,
+) -> Result<(), InvalidValue> {
     let template = Template::parse_with_data(text, data.map(|data| &**data))?;
-    let (mut values, mut written) =
-        (FieldValues::new(0, 0, 1).with_data(data.cloned()), Vec::new());
-    template.write(&mut values, &mut written);
-    Ok(written)
+    let mut written = Vec::new();
+    FieldValues::check_each_row(data, template.uses_data(), |values| {
+        written.clear();
+        template.write(values, &mut written);
+        check(&written)
+    })
 }
 
 /// Headers that are derived from the body.
@@ -191,11 +198,15 @@ fn check_header(name: &str, value: &str, data: Option<&Arc<DataRows>>) -> Result
         let text = format!("{name:?} is not a valid header name: write 'NAME: VALUE'");
         return Err(invalid(text));
     }
-    if sample(value, data)?.iter().any(|byte| byte.is_ascii_control() && *byte != b'\t') {
-        return Err(invalid(format!(
-            "the header {name} has a control character in {value:?}: remove it"
-        )));
-    }
+    check_values(value, data, |value| {
+        match value.iter().any(|byte| byte.is_ascii_control() && *byte != b'\t') {
+            true => Err(invalid(format!(
+                "the header {name} has a control character in {:?}: remove it",
+                String::from_utf8_lossy(value)
+            ))),
+            false => Ok(()),
+        }
+    })?;
     match BODY_HEADERS.iter().any(|own| name.eq_ignore_ascii_case(own)) {
         true => Err(invalid(format!("the header {name} is derived from the body: leave it out"))),
         false => Ok(()),

@@ -480,6 +480,34 @@ fn each_kind_of_request_has_its_own_expected_body() {
     );
 }
 
+#[test]
+fn values_of_every_row_must_be_valid() {
+    let refused = |rows: &str, row: usize, part: &str| {
+        let data = crate::mix::DataRows::parse(rows.as_bytes()).unwrap();
+        let data = Some(std::sync::Arc::new(data));
+        let request = HttpRequest {
+            headers: vec![("X-User".into(), "{user}".into())],
+            ..HttpRequest::new("GET", "/{path}")
+        };
+        let http = Http { data, ..of(request) };
+        for validated in [http.validate(), http.validate_http2()] {
+            let error = validated.unwrap_err().to_string();
+            let beginning = format!("with row {row} of the data, ");
+            assert!(error.starts_with(&beginning) && error.contains(part), "{error}");
+        }
+    };
+    refused("path,user\na,ann\nb c,bob\n", 2, "\"/b c\" is not a valid path");
+    refused(
+        "path,user\na,ann\nb,\"bob\r\nX: y\"\n",
+        2,
+        "the header X-User has a control character",
+    );
+    let data = crate::mix::DataRows::parse(b"path\n/a\nb\n").unwrap();
+    let request = of(HttpRequest::new("GET", "{path}"));
+    let http = Http { data: Some(std::sync::Arc::new(data)), ..request };
+    assert!(http.validate().unwrap_err().to_string().starts_with("with row 2 of the data, \"b\""));
+}
+
 /// Sends a request, receives its reply, and returns the request.
 fn exchanged(exchange: &mut HttpExchange, reply: &str) -> String {
     let mut out = RequestBuffer::default();

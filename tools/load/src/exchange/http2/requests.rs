@@ -6,7 +6,7 @@ use crate::invalid::{InvalidValue, invalid};
 use crate::mix::{FieldValues, Mix, Template};
 use bytes::Bytes;
 use http::Request;
-use http::uri::Scheme;
+use http::uri::{Authority, Scheme};
 use std::rc::Rc;
 
 /// The requests of a run, which all clients of a thread share.
@@ -32,6 +32,9 @@ pub(super) struct NextRequest {
     pub(super) body: Option<Bytes>,
     pub(super) expected: Option<Rc<Expected>>,
 }
+
+/// The maximum length of a URI in the crate http.
+const MAX_URI_BYTES: usize = u16::MAX as usize - 1;
 
 /// HTTP/1 headers about the connection, which HTTP/2 does not have.
 const CONNECTION_HEADERS: [&str; 4] = ["connection", "keep-alive", "proxy-connection", "upgrade"];
@@ -102,18 +105,38 @@ impl RequestTemplate {
         let HttpRequest { method, body, expected, .. } = request;
         let expected = expected.filter(|_| method != "HEAD").map(Rc::new);
         let has_cookies = http.cookies;
-        let mut kind =
-            RequestTemplate { method, uri, headers, body, has_cookies, expected, constant: None };
-        let mut values = FieldValues::new(0, 0, 1).with_data(http.data.clone());
-        let sample = kind.fill_in(&mut values);
-        let sample = sample.map_err(|_| invalid_authority(&authority))?;
-        kind.constant = kind.is_constant().then_some(sample);
+        // The head is checked before there is a body, which may be long.
+        let mut kind = RequestTemplate {
+            method,
+            uri,
+            headers,
+            body: None,
+            has_cookies,
+            expected,
+            constant: None,
+        };
+        let data = http.data.as_ref();
+        FieldValues::check_each_row(data, kind.head().any(Template::uses_data), |values| {
+            let mut uri = Vec::new();
+            kind.uri.write(&mut values.clone(), &mut uri);
+            kind.fill_in(values).map(drop).map_err(|_| invalid_uri(&uri))
+        })?;
+        kind.body = body;
+        if kind.is_constant() {
+            let filled_in = kind.fill_in(&mut FieldValues::new(0, 0, 1));
+            kind.constant =
+                Some(filled_in.expect("a head that was valid is not valid with a body"));
+        }
         Ok(kind)
     }
 
+    /// Returns the templates of the head.
+    fn head(&self) -> impl Iterator<Item = &Template> {
+        self.headers.iter().map(|(_, value)| value).chain([&self.uri])
+    }
+
     fn is_constant(&self) -> bool {
-        let values = self.headers.iter().map(|(_, value)| value);
-        let mut templates = values.chain([&self.uri]).chain(&self.body);
+        let mut templates = self.head().chain(&self.body);
         !self.has_cookies && templates.all(|template| template.as_constant().is_some())
     }
 
@@ -148,4 +171,19 @@ impl RequestTemplate {
         let body = body.filter(|body| !body.is_empty()).map(Bytes::from);
         Ok((request.body(())?, body))
     }
+}
+
+/// Explains why a request cannot be sent, although its parts are valid in HTTP/1: its host is not
+/// one, or its path has characters that URIs do not have.
+fn invalid_uri(uri: &[u8]) -> InvalidValue {
+    let uri = String::from_utf8_lossy(uri);
+    let rest = uri.split_once("://").map_or("", |(_, rest)| rest);
+    let (host, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+    if host.parse::<Authority>().is_err() {
+        return invalid_authority(host);
+    }
+    invalid(format!(
+        "{path:?} is not a valid path in HTTP/2: write characters such as < and > as %3C and %3E, \
+         and at most {MAX_URI_BYTES} bytes with the host"
+    ))
 }

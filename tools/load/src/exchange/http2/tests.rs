@@ -5,7 +5,7 @@ use super::session::Pipe;
 use super::*;
 use crate::exchange::http::{Http, HttpRequest};
 use crate::fault::FaultKind;
-use crate::mix::{Mix, Template};
+use crate::mix::{DataRows, Mix, Template};
 use crate::outcome::Outcome;
 use bytes::Bytes;
 use futures_util::FutureExt;
@@ -13,6 +13,7 @@ use h2::server::{Builder, Connection, SendResponse};
 use h2::{Reason, RecvStream};
 use http::{Request, Response};
 use proptest::prelude::*;
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 /// A request that the server has not answered.
@@ -340,6 +341,19 @@ fn template_fields_are_replaced() {
             (&*format!("/{n}"), &"2".parse().unwrap())
         );
     }
+}
+
+#[test]
+fn invalid_uri_is_explained() {
+    let refused = |http: Http| http.validate_http2().unwrap_err().to_string();
+    let error = refused(Http::new("a:1", "/<x>"));
+    assert!(error.starts_with("\"/<x>\" is not a valid path in HTTP/2"), "{error}");
+    let error = refused(Http::new("a<", "/"));
+    assert!(error.starts_with("\"a<\" is not a valid host"), "{error}");
+    // In HTTP/1, each of the paths is valid.
+    let data = DataRows::parse(b"path\na\n<b>\n").unwrap();
+    let error = refused(Http { data: Some(Arc::new(data)), ..Http::new("a:1", "/{path}") });
+    assert!(error.starts_with("with row 2 of the data, \"/<b>\" is not a valid path"), "{error}");
 }
 
 proptest! {

@@ -65,16 +65,23 @@ impl Script {
     /// Fails for the first problem.
     pub fn validate(&self) -> Result<(), InvalidValue> {
         self.framing.validate()?;
-        let values = FieldValues::new(0, 0, 1).with_data(self.data.clone());
         let mut requests = self.requests.entries().iter();
-        requests.try_for_each(|request| request.validate(&self.framing, values.clone()))
+        requests.try_for_each(|request| {
+            FieldValues::check_each_row(self.data.as_ref(), request.uses_data(), |values| {
+                request.validate(&self.framing, values)
+            })
+        })
     }
 }
 
 impl ScriptRequest {
-    fn validate(&self, framing: &Framing, mut values: FieldValues) -> Result<(), InvalidValue> {
+    fn uses_data(&self) -> bool {
+        self.request.uses_data() || self.expected.as_ref().is_some_and(Template::uses_data)
+    }
+
+    fn validate(&self, framing: &Framing, values: &mut FieldValues) -> Result<(), InvalidValue> {
         let mut out = Vec::new();
-        let expected = self.write(&mut values, &mut out);
+        let expected = self.write(values, &mut out);
         match expected {
             _ if out.is_empty() => Err(invalid("a request is empty: give it at least one byte")),
             Some(expected) if !replies::is_exactly_one_reply(framing, &expected) => {

@@ -125,6 +125,26 @@ fn invalid_scripts_are_rejected() {
     refused(script(until("\n"), Some(b"a\nb\n")), "not exactly one reply");
     refused(script(Framing::Fixed(2), Some(b"abc")), "not exactly one reply");
     refused(script(field("u8"), Some(b"")), "not exactly one reply");
+    let data = |rows: &str| Some(Arc::new(DataRows::parse(rows.as_bytes()).unwrap()));
+    let template = |text: &str, data: &Option<Arc<DataRows>>| {
+        Template::parse_with_data(text, data.as_deref()).unwrap()
+    };
+    let rows = data("key,other\na,1\n\"\",2\n");
+    let empty = Script::new(template("{key}", &rows), until("\n"));
+    refused(Script { data: rows, ..empty }, "with row 2 of the data, a request is empty");
+    let rows = data("key\na\n\"b\nc\"\n");
+    let mut two = script(until("\n"), None);
+    two.requests = two
+        .requests
+        .try_map(|request| {
+            let expected = Some(template("{key}\n", &rows));
+            Ok::<_, InvalidValue>(ScriptRequest { expected, ..request })
+        })
+        .unwrap();
+    refused(
+        Script { data: rows, ..two },
+        "with row 2 of the data, the expected reply \"b\\nc\\n\"",
+    );
     let field = LengthField { offset: 5000, width: 1, is_little: false, added: 0 };
     refused(script(Framing::LengthField(field), None), "5000 bytes from the start");
 }
