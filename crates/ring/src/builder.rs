@@ -139,7 +139,8 @@ impl Ring {
     fn register_napi(&mut self, max_wait: Duration) -> Result<(), SetupError> {
         let busy_poll_to = u32::try_from(max_wait.as_micros()).unwrap_or(u32::MAX);
         let mut napi = Napi { busy_poll_to, ..Napi::default() };
-        self.register(Register::Napi, (&raw mut napi).cast(), 1)
+        // SAFETY: the kernel reads and writes one setting during the call.
+        unsafe { self.register(Register::Napi, (&raw mut napi).cast(), 1) }
             .map_err(|e| SetupError::Step("registering NAPI busy polling (6.9)", e))?;
         Ok(())
     }
