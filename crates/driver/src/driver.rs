@@ -158,6 +158,14 @@ impl Driver {
         }
     }
 
+    /// Starts the queued operations without taking events. A kernel thread that takes submissions
+    /// may start them a little later.
+    pub fn start_queued(&mut self) {
+        if let Self::Uring(uring) = self {
+            uring.submit_queued();
+        }
+    }
+
     /// Returns a descriptor that another event loop can watch, edge-triggered. While the notifier
     /// is [enabled](Self::enable_notifier), it becomes readable when a turn has something to do. On
     /// io_uring, it is a duplicate of `eventfd`, which other threads may also write to. On epoll,

@@ -192,7 +192,7 @@ impl DatagramHandle {
     pub(super) fn connect(&self, peer: &Address) -> io::Result<()> {
         let inner = &mut *self.core.borrow()?;
         let (socket, shared) = inner.datagrams.get(self.slot);
-        socket.connect(shared, &*self.core.kernel, peer)
+        socket.connect(shared, &mut inner.state, peer)
     }
 
     /// Records that the socket has a peer from now on.

@@ -368,7 +368,7 @@ impl Uring {
     }
 
     /// Submits the queued entries without taking completions.
-    fn submit_queued(&mut self) {
+    pub(crate) fn submit_queued(&mut self) {
         self.early_calls = 0;
         // An error occurs again at the end of the turn, where it is reported.
         _ = self.ring.enter(RingWait::No);

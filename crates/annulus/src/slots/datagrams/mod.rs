@@ -29,7 +29,7 @@ use crate::slots::loop_state::LoopState;
 use crate::slots::turn_lists::TurnLists;
 use crate::timers::TimerAction;
 use annulus_driver::{Pool, PoolSize, Slab, SlotId};
-use annulus_kernel::{Address, Domain, Fd, Kernel};
+use annulus_kernel::{Address, Domain, Fd};
 use outgoing::OutgoingDatagram;
 use recv::RecvState;
 use send::SendState;
@@ -73,9 +73,11 @@ impl DatagramSocket {
     pub(crate) fn connect(
         &mut self,
         shared: &mut DatagramResources,
-        kernel: &dyn Kernel,
+        state: &mut LoopState,
         peer: &Address,
     ) -> io::Result<()> {
+        self.start_in_flight(state);
+        let kernel = state.driver.kernel();
         let former = self.tx.connected.then(|| kernel.peer_address(self.fd));
         kernel.connect(self.fd, peer)?;
         self.set_connected();

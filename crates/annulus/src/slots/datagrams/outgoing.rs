@@ -493,6 +493,7 @@ impl DatagramSocket {
     /// Sends the queued datagrams now, as far as there is space, because options are about to
     /// change. No option affects how Unix datagrams are sent.
     pub(crate) fn send_queued(&mut self, shared: &mut DatagramResources, state: &mut LoopState) {
+        self.start_in_flight(state);
         while self.format.domain != Domain::Unix && self.tx.may_start() {
             let Some(id) = self.tx.queue.pop_front() else { break };
             self.tx.in_flight.push_back(id);

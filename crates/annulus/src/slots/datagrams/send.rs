@@ -191,6 +191,13 @@ impl DatagramSocket {
         unsafe { state.driver.submit_memory(name.token(OpKind::SendDatagram), op) };
     }
 
+    /// Makes the kernel start the sends in flight, before the socket changes.
+    pub(super) fn start_in_flight(&self, state: &mut LoopState) {
+        if !self.tx.in_flight.is_empty() {
+            state.driver.start_queued();
+        }
+    }
+
     /// Gives the datagrams and failures without an address that of the former peer.
     #[cold]
     pub(super) fn address_to(&mut self, shared: &mut DatagramResources, peer: PeerAddress) {
