@@ -470,7 +470,8 @@ impl TcpStream {
         Parts::release(handle, unread).await
     }
 
-    /// Takes over a connection that belongs to no runtime, with its received bytes.
+    /// Takes over a connection that belongs to no runtime, with its received bytes. A positive
+    /// `SO_LINGER` is turned off, so that a close does not block.
     ///
     /// # Errors
     /// Outside a runtime, or on a simulated kernel; `InvalidInput` for 2 GiB of received bytes

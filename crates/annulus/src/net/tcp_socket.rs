@@ -190,7 +190,7 @@ impl AsRawFd for TcpSocket {
 }
 
 /// Takes over a TCP socket that is neither listening nor connected, for example one of `socket2`,
-/// and makes it non-blocking.
+/// and makes it non-blocking. A positive `SO_LINGER` is turned off, so that a close does not block.
 ///
 /// # Errors
 /// `InvalidInput` for any other descriptor, with its actual kind in the message. Outside a runtime;
