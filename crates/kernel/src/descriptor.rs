@@ -59,8 +59,12 @@ pub fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
 
 /// Makes the other socket of a pair readable. Async-signal-safe.
 pub fn signal(stream: impl AsFd) {
-    // The send fails if the pair is full, and then the other socket is already readable.
-    _ = rustix::net::send(stream, b"!", SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
+    match rustix::net::send(&stream, b"!", SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
+        // The pair is full, so the other socket is readable, or nobody listens.
+        Ok(_) | Err(Errno::AGAIN | Errno::PIPE) => {}
+        // The call may be denied.
+        Err(_) => _ = rustix::io::write(&stream, b"!"),
+    }
 }
 
 /// Discards all bytes that a stream has received. Returns true if there were any.
