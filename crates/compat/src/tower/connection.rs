@@ -89,16 +89,13 @@ where
     let mut timer = Timer::new(activity.clone(), settings.limits);
     let ended = poll_fn(|cx| {
         loop {
-            // Polled before a shutdown closes the connection, so that a request that has already
-            // arrived is served.
-            if let Poll::Ready(ended) = connection.poll(cx) {
-                return Poll::Ready(ended);
-            }
             if !is_stopping && stopped.as_mut().poll(cx).is_ready() {
                 is_stopping = true;
                 timer.stop();
                 connection.graceful_shutdown();
-                continue;
+            }
+            if let Poll::Ready(ended) = connection.poll(cx) {
+                return Poll::Ready(ended);
             }
             timer.note(connection.is_releasable());
             match timer.poll_late(cx) {

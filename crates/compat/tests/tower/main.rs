@@ -10,7 +10,6 @@ mod tls;
 mod websocket;
 
 use crate::common;
-use annulus::io::AsyncRecv;
 use annulus::net::{TcpListener, TcpStream};
 use annulus::time::{Instant, sleep};
 use annulus_compat::OnThread;
@@ -322,49 +321,6 @@ fn graceful_shutdown_on_real_drivers() {
         assert!(TcpStream::connect(address).await.is_err(), "the listener is still open");
         Ok(())
     });
-}
-
-/// Two requests arrive together, and the handler of the first one stops the server.
-async fn arrived_before_shutdown(address: &str, idle: Option<Duration>) -> Outcome {
-    let stop = CancellationToken::new();
-    let stops = stop.clone();
-    let service = service_fn(move |request: hyper::Request<hyper::body::Incoming>| {
-        if request.uri().path() == "/stop" {
-            stops.cancel();
-        }
-        std::future::ready(Ok::<_, Infallible>(hyper::Response::new("hello".to_owned())))
-    });
-    let listener = TcpListener::bind(address)?;
-    let address = listener.local_addr()?;
-    let server = serve_hyper(listener, service).with_graceful_shutdown(stop.cancelled_owned());
-    let ended = annulus::spawn(server.into_future());
-    let mut clients = [TcpStream::connect(address).await?, TcpStream::connect(address).await?];
-    if let Some(idle) = idle {
-        for client in &mut clients {
-            client.send("GET / HTTP/1.1\r\nhost: x\r\n\r\n").await?;
-            while !client.recv_until(b'\n', 1000).await?.is_some_and(|line| &*line == b"\r\n") {}
-            assert_eq!(&*client.recv_exact(5).await?, b"hello");
-        }
-        sleep(idle).await;
-    }
-    // The server has accepted the connections, and waits for requests.
-    sleep(Duration::from_millis(50)).await;
-    let [first, second] = &mut clients;
-    first.send("GET /stop HTTP/1.1\r\nhost: x\r\n\r\n").await?;
-    second.send("GET / HTTP/1.1\r\nhost: x\r\n\r\n").await?;
-    for client in [first, second] {
-        let answer = rest(client).await;
-        assert!(answer.ends_with("hello"), "after {idle:?}: {answer:?}");
-    }
-    ended.await??;
-    Ok(())
-}
-
-#[test]
-fn request_that_has_arrived_before_a_shutdown_is_answered() {
-    for idle in [None, Some(Duration::ZERO), Some(2 * SECOND)] {
-        simulated(|_| arrived_before_shutdown("10.0.0.1:80", idle));
-    }
 }
 
 #[test]
