@@ -9,8 +9,8 @@
 //! a thread for each read costs as much as the read. The thread first announces all of them, so
 //! that the device works on them at the same time.
 //!
-//! Calls that may wait for another process go to a separate
-//! thread: see `poll_thread`. Calls that may hang go to other threads: see `isolated`.
+//! Calls that may wait for another process go to a separate thread: see `poll_thread`. Calls that
+//! may hang go to other threads: see `isolated`.
 #![allow(unsafe_code)]
 
 mod file_job;

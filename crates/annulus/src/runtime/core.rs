@@ -378,8 +378,8 @@ impl ForkGuard {
     }
 
     fn write(&self, state: u8) {
-        // SAFETY: the page is mapped, writable and private while the guard lives. Only the thread
-        // of its runtime uses it, or other threads only after this.
+        // SAFETY: the page is mapped, writable and private while the guard lives. No other thread
+        // uses it meanwhile: a guard stays on one thread, or is shared only after the last write.
         unsafe { self.page.as_ptr().write_volatile(state) };
     }
 

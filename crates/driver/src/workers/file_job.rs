@@ -10,6 +10,7 @@ use annulus_ring::{Entry, Probe};
 use rustix::event::PollFlags;
 use rustix::fs::OFlags;
 use rustix::io::Errno;
+use std::cell::OnceCell;
 use std::os::fd::RawFd;
 use std::{io, slice};
 
@@ -29,6 +30,8 @@ const MAX_ANNOUNCED_BYTES: u32 = 64 * 1024;
 pub(crate) struct FileJob {
     token: Token,
     call: FileCall,
+    /// Whether the file was opened with `O_DIRECT`, once somebody has asked.
+    is_direct: OnceCell<bool>,
 }
 
 // SAFETY: the pointers of the call point to memory that belongs to the job (`FileJob::new`), and
@@ -40,7 +43,7 @@ impl FileJob {
     /// Until the event of `token` has been taken, the memory that the call refers to must stay
     /// valid and unmoved, no other code may use it, and the descriptors must stay open.
     pub(crate) unsafe fn new(token: Token, call: FileCall) -> Self {
-        Self { token, call }
+        Self { token, call, is_direct: OnceCell::new() }
     }
 
     pub(crate) fn token(&self) -> Token {
@@ -68,9 +71,17 @@ impl FileJob {
             | FileCall::WriteVector { fd, .. } => fd,
             _ => return false,
         };
-        // SAFETY: the descriptor stays open until the job's event has been taken (`FileJob::new`).
-        let fd = unsafe { Fd::from_raw(fd) };
-        self.moves_bytes_at_offset() && has_direct_flag(fd)
+        self.moves_bytes_at_offset() && self.is_direct(fd)
+    }
+
+    /// Returns true if the call's file was opened with `O_DIRECT`. The system is asked once.
+    fn is_direct(&self, fd: RawFd) -> bool {
+        *self.is_direct.get_or_init(|| {
+            // SAFETY: the descriptor stays open until the job's event has been taken
+            // (`FileJob::new`).
+            let flags = descriptor::flags(Linux::borrow(unsafe { Fd::from_raw(fd) }));
+            flags.is_ok_and(|flags| flags.contains(OFlags::DIRECT))
+        })
     }
 
     /// Returns the call for an [`AioContext`](annulus_kernel::AioContext), if it can make such
@@ -85,9 +96,7 @@ impl FileJob {
             FileCall::Read { fd, len, .. }
                 if (1..=MAX_ANNOUNCED_BYTES).contains(&len) && self.moves_bytes_at_offset() =>
             {
-                // SAFETY: the descriptor stays open until the job's event has been taken
-                // (`FileJob::new`).
-                (!has_direct_flag(unsafe { Fd::from_raw(fd) })).then_some(fd)
+                (!self.is_direct(fd)).then_some(fd)
             }
             _ => None,
         }
@@ -133,11 +142,7 @@ impl FileJob {
         match self.call.properties().keeps_file_open {
             KeepsFileOpen::No => false,
             KeepsFileOpen::Yes => true,
-            KeepsFileOpen::UnlessDirect(fd) => {
-                // SAFETY: the descriptor stays open until the job's event has been taken
-                // (`FileJob::new`).
-                !has_direct_flag(unsafe { Fd::from_raw(fd) })
-            }
+            KeepsFileOpen::UnlessDirect(fd) => !self.is_direct(fd),
         }
     }
 
@@ -191,10 +196,6 @@ impl FileJob {
     pub(crate) fn end(self, result: Result<u32, Errno>) -> Event {
         Event { token: self.token, result, more: false, buffer: None }
     }
-}
-
-fn has_direct_flag(fd: Fd) -> bool {
-    descriptor::flags(Linux::borrow(fd)).is_ok_and(|flags| flags.contains(OFlags::DIRECT))
 }
 
 fn errno(answer: io::Result<u32>) -> Result<u32, Errno> {
