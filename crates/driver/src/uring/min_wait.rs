@@ -26,12 +26,15 @@ impl MinWait {
         Self { limit, completions_before: 0 }
     }
 
+    pub(super) fn is_enabled(&self) -> bool {
+        !self.limit.is_zero()
+    }
+
     /// Returns the wait for a sleep of at most `timeout`, after this many completions in total.
-    #[inline]
     pub(super) fn before_sleep(&mut self, completions: u64, timeout: Option<Duration>) -> Wait {
         let together = completions - self.completions_before;
         self.completions_before = completions;
-        if self.limit.is_zero() || together < MIN_EVENTS_TOGETHER {
+        if together < MIN_EVENTS_TOGETHER {
             return Wait::For { completions: 1, timeout };
         }
         Wait::Batch { completions: BATCH_EVENTS, min_wait: self.limit, timeout }
@@ -55,9 +58,10 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_of_zero_never_waits_for_a_batch() {
-        let mut policy = MinWait::new(Duration::ZERO);
-        let wait = Wait::For { completions: 1, timeout: None };
-        assert_eq!(policy.before_sleep(100, None), wait);
+    fn a_limit_of_zero_disables_batches() {
+        assert_eq!(
+            [Duration::ZERO, LIMIT].map(|limit| MinWait::new(limit).is_enabled()),
+            [false, true]
+        );
     }
 }

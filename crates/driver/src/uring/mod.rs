@@ -353,6 +353,15 @@ impl Uring {
                 Some(left) => timeout.and(Some(left)),
             },
         };
+        if self.min_wait.is_enabled() {
+            return self.sleep_for_batch(timeout);
+        }
+        self.enter(RingWait::For { completions: 1, timeout })
+    }
+
+    /// Sleeps with a minimum wait. It is separate so that other sleeps do not pay for it.
+    #[cold]
+    fn sleep_for_batch(&mut self, timeout: Option<Duration>) -> io::Result<()> {
         let wait = self.min_wait.before_sleep(self.common.counters.cqes, timeout);
         self.enter(wait)
     }
