@@ -10,6 +10,9 @@ const MAX_REPORT_LINES: usize = 200;
 /// The maximum number of failed tests that are repeated: if more fail, it is not by chance.
 const MAX_REPEATED_TESTS: usize = 5;
 
+/// What the harness prints after the name of a test that takes long.
+const SLOW: &str = " has been running for over 60 seconds";
+
 /// Reports of tests that failed among others but passed alone.
 static FLAKY_REPORTS: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
@@ -20,6 +23,8 @@ pub(crate) struct FailedTests {
     in_report: bool,
     failed: Vec<String>,
     passed: Vec<String>,
+    /// Tests that ran for so long that the harness named them.
+    slow: Vec<String>,
     /// The number of failures that the harness reported. A name can be lost if a test writes in the
     /// middle of its line.
     counted_failed: usize,
@@ -57,6 +62,10 @@ impl FailedTests {
         match test {
             Some((name, "ok")) => self.passed.push(name.to_owned()),
             Some((name, "FAILED")) => self.failed.push(name.to_owned()),
+            _ if line.ends_with(SLOW) => {
+                let name = line.trim_start_matches("test ").trim_end_matches(SLOW);
+                self.slow.push(name.to_owned());
+            }
             _ if line.starts_with("running ") && line.contains(" test") => self.unfinished += 1,
             _ if line.starts_with("test result: ") && line.contains("; finished in ") => {
                 self.unfinished -= 1;
@@ -92,6 +101,13 @@ impl FailedTests {
     /// Keeps the report of tests that passed when repeated alone, for the end of the run.
     pub(crate) fn keep_as_flaky(&self) {
         FLAKY_REPORTS.lock().expect("a thread panicked with the lock").push(self.report());
+    }
+
+    /// Returns the slow tests that neither passed nor failed: what was running when the tests were
+    /// stopped.
+    pub(crate) fn hanging(&self) -> Vec<&str> {
+        let ended = |name| self.passed.contains(name) || self.failed.contains(name);
+        self.slow.iter().filter(|name| !ended(name)).map(String::as_str).collect()
     }
 
     /// Returns the report, with the number of omitted lines. Empty if no test failed.
@@ -182,6 +198,13 @@ mod tests {
             !read("running 0 tests\n\ntest result: ok. 0 passed; finished in 0s\n")
                 .have_passed(failed.repeatable())
         );
+    }
+
+    #[test]
+    fn slow_tests_that_did_not_end_are_hanging() {
+        let slow = |name| format!("test {name}{SLOW}\n");
+        let output = slow("a") + &slow("b") + "test a ... ok\ntest c ... ok\n";
+        assert_eq!(read(&output).hanging(), ["b"]);
     }
 
     #[test]

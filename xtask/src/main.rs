@@ -19,6 +19,7 @@ mod files;
 mod fuzz;
 mod instructions;
 mod kernels;
+mod locks;
 mod package;
 mod part;
 mod peers;
@@ -98,6 +99,8 @@ enum Verb {
         #[arg(value_parser = peers::peer)]
         names: Vec<String>,
     },
+    /// check that every Cargo.lock is up to date, without downloading crates
+    Locks,
     /// build every crate from its package alone, as it would be published
     Package,
     /// build and try the command as a static program; --dist as published (requires the musl target
@@ -143,6 +146,7 @@ fn run(verb: Verb) -> Outcome {
         Verb::Fuzz { targets, seconds, keep } => fuzz::run(&targets, seconds, keep),
         Verb::Sim { seeds } => verbs::sim(seeds),
         Verb::Peers { names } => peers::run(&names),
+        Verb::Locks => locks::run(),
         Verb::Package => package::all(),
         Verb::Static { dist } => static_program::run(dist),
         Verb::Api { write } => api::run(write),

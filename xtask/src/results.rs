@@ -15,8 +15,10 @@ use serde_json::Value;
 use crate::files::below;
 use crate::step::{Outcome, Step, root};
 
-/// The directories with kept runs.
-const KEPT_DIRECTORIES: [&str; 2] = ["docs/results", "docs/results/originals"];
+/// The directories with kept runs: those of the table, the documents' own systems, and the map on a
+/// machine with another processor.
+const KEPT_DIRECTORIES: [&str; 3] =
+    ["docs/results", "docs/results/originals", "docs/results/second-machine"];
 /// The directory in which the pages of the kept runs are generated.
 const GENERATED_DIRECTORY: &str = "target/kept-results";
 /// The page with the table.
@@ -26,8 +28,8 @@ const README: &str = "README.md";
 /// The picture of the cells in the table.
 const PICTURE: &str = "docs/results/overview.svg";
 
-/// The picture of the map.
-const MAP_PICTURE: &str = "docs/results/map.svg";
+/// The picture of the map, in its directory.
+const MAP_PICTURE: &str = "map.svg";
 
 /// The lines of the page before and after the table.
 const TABLE_MARKERS: [&str; 2] = [
@@ -43,6 +45,12 @@ const TOTAL_MARKERS: [&str; 2] =
 const MAP_MARKERS: [&str; 2] = [
     "<!-- map: `cargo xtask results --write` writes these sentences and the picture -->",
     "<!-- map end -->",
+];
+
+/// The lines of the page before and after the map of the second machine in words.
+const SECOND_MAP_MARKERS: [&str; 2] = [
+    "<!-- second map: `cargo xtask results --write` writes these sentences and the picture -->",
+    "<!-- second map end -->",
 ];
 
 /// The page about our drivers, and its lines before and after how they compare.
@@ -136,16 +144,18 @@ pub(crate) fn run(write: bool) -> Outcome {
     let reports = generate(KEPT_DIRECTORIES[0], "json")?;
     let compared = RUNS.iter().map(|run| Ok((run, comparison(run, &reports)?)));
     let compared = compared.collect::<Result<Vec<_>>>()?;
-    let map = Map::of_kept_runs()?;
+    let [kept, _, second] = KEPT_DIRECTORIES;
+    let (map, second_map) = (Map::of_runs(kept)?, Map::of_runs(second)?);
     let documents = [
-        (PAGE, page(&compared, &map)?),
-        (README, readme(&compared, &map)?),
-        (PICTURE, picture::svg(&compared)),
-        (DRIVERS, drivers(&map)?),
-        (MAP_PICTURE, map.picture),
+        (PAGE.to_owned(), page(&compared, &map, &second_map)?),
+        (README.to_owned(), readme(&compared, &map)?),
+        (PICTURE.to_owned(), picture::svg(&compared)),
+        (DRIVERS.to_owned(), drivers(&map)?),
+        (format!("{kept}/{MAP_PICTURE}"), map.picture),
+        (format!("{second}/{MAP_PICTURE}"), second_map.picture),
     ];
     for (path, wanted) in documents {
-        let file = root().join(path);
+        let file = root().join(&path);
         if write {
             fs::write(file, wanted)?;
         } else if fs::read_to_string(file)? != wanted {
@@ -193,10 +203,9 @@ struct Map {
 }
 
 impl Map {
-    /// Draws the map of the kept runs.
-    fn of_kept_runs() -> Result<Map> {
+    /// Draws the map of the runs in a directory.
+    fn of_runs(kept: &str) -> Result<Map> {
         let out = root().join(GENERATED_DIRECTORY).join("map");
-        let kept = KEPT_DIRECTORIES[0];
         let command = format!("run -q -p annulus-cli -- bench map --from {kept} --out");
         Step::new("cargo", &command).argument(&out).run()?;
         let json: Value = serde_json::from_str(&fs::read_to_string(out.join("map.json"))?)?;
@@ -221,8 +230,8 @@ fn replaced(path: &str, text: &str, [begin, end]: [&str; 2], contents: &str) -> 
     Ok(format!("{before}{begin}\n{contents}\n{end}{after}"))
 }
 
-/// Returns the page with the current table and the map in words.
-fn page(compared: &[(&Run, Value)], map: &Map) -> Result<String> {
+/// Returns the page with the current table and the maps in words.
+fn page(compared: &[(&Run, Value)], map: &Map, second_map: &Map) -> Result<String> {
     let text = fs::read_to_string(root().join(PAGE))?;
     let mut table = TABLE_HEAD.to_owned();
     for (run, comparison) in compared {
@@ -230,6 +239,7 @@ fn page(compared: &[(&Run, Value)], map: &Map) -> Result<String> {
             .with_context(|| format!("the run {} compares annulus with nothing", run.0))?;
     }
     let text = replaced(PAGE, &text, TABLE_MARKERS, table.trim_end())?;
+    let text = replaced(PAGE, &text, SECOND_MAP_MARKERS, &second_map.sentences)?;
     replaced(PAGE, &text, MAP_MARKERS, &map.sentences)
 }
 
@@ -350,7 +360,7 @@ mod tests {
             let map = text.find(picture).expect("the picture of the map is missing");
             assert!(text.find("overview.svg").is_none_or(|overview| map < overview));
         }
-        assert!(read(MAP_PICTURE).starts_with("<svg "));
+        assert!(read(&format!("{}/{MAP_PICTURE}", KEPT_DIRECTORIES[0])).starts_with("<svg "));
     }
 
     #[test]

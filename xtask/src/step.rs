@@ -26,6 +26,12 @@ pub(crate) fn reason_and_report(error: &Error) -> (String, String) {
 /// How many of the last lines of stderr a failure repeats.
 const MAX_STDERR_LINES: usize = 40;
 
+/// How long one command may run tests in CI, several times what it takes on a slow machine. A test
+/// that hangs must not hide the results of all others.
+const MAX_TEST_MINUTES: u32 = 45;
+/// The exit status of `timeout` after it has stopped a command.
+const TIMED_OUT: i32 = 124;
+
 /// A command to run. Its stdin is empty.
 #[derive(Clone)]
 pub(crate) struct Step {
@@ -97,7 +103,7 @@ impl Step {
 
     /// Prints the command, runs it and forwards its stderr; returns its status and the last lines
     /// of stderr.
-    fn run_keeping_stderr(&self) -> Result<(ExitStatus, String)> {
+    pub(crate) fn run_keeping_stderr(&self) -> Result<(ExitStatus, String)> {
         let mut child = self.spawn(|command| command.stderr(Stdio::piped()))?;
         let errors = BufReader::new(child.stderr.take().expect("stderr is not piped"));
         let mut lines = Vec::new();
@@ -142,6 +148,12 @@ impl Step {
     /// Fails if a test failed, or if none passed: a filter that matches nothing exits with status
     /// 0.
     fn check_tests(&self, status: ExitStatus, tests: &FailedTests) -> Outcome {
+        ensure!(
+            status.code() != Some(TIMED_OUT),
+            "`{self}` was stopped after {MAX_TEST_MINUTES} minutes; still running: {:?}\n{}",
+            tests.hanging(),
+            tests.report()
+        );
         ensure!(status.success(), "`{self}` ended with {status}\n{}", tests.report());
         ensure!(!tests.none_passed(), "`{self}` ran no test: check that its filter matches one");
         Ok(Vec::new())
@@ -153,7 +165,8 @@ impl Step {
     /// Fails if the command cannot be run, or in CI if it skipped tests that CI must not skip.
     fn test(&mut self) -> Result<(ExitStatus, FailedTests)> {
         let skips = skipped::new_file()?;
-        let mut child = self
+        let limited = if is_ci() { self.limited() } else { self.clone() };
+        let mut child = limited
             .spawn(|command| command.stdout(Stdio::piped()).env(skipped::FILE_VARIABLE, &skips))?;
         let mut output = BufReader::new(child.stdout.take().expect("stdout is not piped"));
         // The first output appears when cargo has built everything and released its build lock.
@@ -168,6 +181,16 @@ impl Step {
         }
         let unread = || format!("the output of `{self}` was not read to the end");
         Ok((status, tests.with_context(unread)?))
+    }
+
+    /// Returns the same command with a time limit for its whole process group.
+    fn limited(&self) -> Self {
+        let program = resolve(self.program.clone());
+        let limit = format!("--kill-after=30 {MAX_TEST_MINUTES}m");
+        let mut limited = Self::new("timeout", &limit).argument(program);
+        limited.arguments.extend_from_slice(&self.arguments);
+        limited.variables.clone_from(&self.variables);
+        limited
     }
 
     /// Returns the same command for these tests only, one after the other.

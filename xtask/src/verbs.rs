@@ -4,8 +4,8 @@ use crate::instructions::InstructionsArgs;
 use crate::part::Part;
 use crate::step::{Outcome, Step, is_ci};
 use crate::{
-    advisories, api, arena, book, compat, features, fuzz, instructions, kernels, package, peers,
-    results, sanitizers, static_program, style,
+    advisories, api, arena, book, compat, features, fuzz, instructions, kernels, locks, package,
+    peers, results, sanitizers, static_program, style,
 };
 
 /// The quick checks that every change must pass.
@@ -24,6 +24,7 @@ pub(crate) const CI_PARTS: &[Part] = &[
     Part::required("build ahead", instructions::build_ahead),
     Part::required("features", features::none_and_all),
     Part::wanted("msrv", features::msrv),
+    Part::wanted("lock files", locks::run),
     Part::required("package", package::unbuilt).leaving(&["package"]),
     Part::required("api", || api::run(false)),
     Part::wanted("peers", peers::quick).leaving(&["peers", "release"]),

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use anyhow::Result;
-use rustix::fs::statfs;
+use anyhow::{Result, ensure};
+use rustix::fs::{statfs, statvfs};
 
 use crate::usage_error::UsageError;
 
@@ -31,9 +31,37 @@ pub(crate) fn name(dir: &Path) -> Result<String> {
     Ok(known.map_or_else(|| format!("{number:#x}"), |(_, name)| (*name).to_owned()))
 }
 
+/// Fails if files of this many bytes do not fit into the directory's file system.
+///
+/// # Errors
+/// If they do not fit, or the directory cannot be examined.
+pub(crate) fn check_space(dir: &Path, needed: u64) -> Result<()> {
+    let dir_name = dir.display();
+    let space = statvfs(dir).map_err(|why| UsageError(format!("{dir_name}: {why}")))?;
+    let free = space.f_bavail.saturating_mul(space.f_frsize);
+    ensure!(
+        needed <= free,
+        UsageError(format!(
+            "the files of [site] have {needed} bytes, and {dir_name} has {free} bytes free: write \
+             smaller sizes, or set TMPDIR to a larger directory"
+        ))
+    );
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn files_must_fit() {
+        let dir = std::env::temp_dir();
+        check_space(&dir, 1).expect("the disk is full");
+        let text = check_space(&dir, u64::MAX).expect_err("no disk is that large").to_string();
+        for part in ["18446744073709551615 bytes", " bytes free", "TMPDIR"] {
+            assert!(text.contains(part), "{text}");
+        }
+    }
 
     #[test]
     fn file_systems_have_names() {

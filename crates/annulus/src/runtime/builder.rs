@@ -22,8 +22,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Polling for longer would only waste a core.
-const MAX_BUSY_POLL: Duration = Duration::from_secs(1);
+/// The longest busy poll or minimum wait. Polling for longer would only waste a core, and waiting
+/// for longer only delay what has arrived.
+const MAX_WAIT: Duration = Duration::from_secs(1);
 
 /// Settings of a runtime. Each has a default that suits a network server. A switch is a `bool`. A
 /// value that may be absent is an `Option`, and `None` turns it off.
@@ -454,8 +455,8 @@ impl Builder {
             ("napi_busy_poll", self.config.napi_busy_poll),
             ("min_wait", self.config.min_wait),
         ];
-        if let Some((name, wait)) = waits.into_iter().find(|(_, wait)| *wait > MAX_BUSY_POLL) {
-            let text = format!("{name} of {wait:?} is above {MAX_BUSY_POLL:?}; use less");
+        if let Some((name, wait)) = waits.into_iter().find(|(_, wait)| *wait > MAX_WAIT) {
+            let text = format!("{name} of {wait:?} is above {MAX_WAIT:?}; use less");
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         }
         let above = format!("unread_limit of {} is above {}", bounds.receive, i32::MAX);

@@ -53,7 +53,7 @@ pub(super) fn sentences(rows: &[MapRow]) -> [String; 3] {
         ),
     };
     if !void.is_empty() {
-        ties += &format!("; nothing could be compared for {}", list(&void));
+        ties += &format!("; the comparison is void for {}", list(&void));
     }
     let losses = match worse.is_empty() {
         true => "It loses in no row.".to_owned(),

@@ -10,6 +10,7 @@ use std::path::Path;
 use anyhow::{Context, Result};
 
 use crate::describe::Placeholder;
+use crate::file_system;
 use crate::process::Spec;
 use crate::server::Server;
 
@@ -32,7 +33,7 @@ impl Fixture {
     /// there are proxies.
     ///
     /// # Errors
-    /// If a file cannot be written, or the target cannot be started.
+    /// If the files do not fit or cannot be written, or the target cannot be started.
     pub(crate) fn new(
         directory: &Path,
         files: &BTreeMap<String, u64>,
@@ -43,6 +44,8 @@ impl Fixture {
             .context("the path in TMPDIR is not UTF-8: set it to another directory")?;
         let site = directory.join(SITE_DIRECTORY);
         fs::create_dir(&site).with_context(|| format!("cannot create {}", site.display()))?;
+        let total = files.values().fold(0, |sum: u64, bytes| sum.saturating_add(*bytes));
+        file_system::check_space(&site, total)?;
         for (name, bytes) in files {
             let path = site.join(name);
             write_noise(&path, *bytes)
