@@ -36,7 +36,7 @@
 //! | exchange datagrams | [`net::UdpSocket`] |
 //! | read and write files | [`fs::File`] |
 //! | do several things at once | [`spawn`], [`task::JoinHandle`], [`task::JoinSet`] |
-//! | limit time, or wait for it | [`time::timeout`], [`time::sleep`] |
+//! | set a time limit, or sleep | [`time::timeout`], [`time::sleep`] |
 //! | write code for any stream | [`io::AsyncRecv`], [`io::AsyncSend`] |
 //! | change a setting | [`Builder`], from [`Runtime::builder`] |
 //! | reach the runtime from another thread | [`Handle`] |

@@ -36,7 +36,7 @@ const DEFAULT_UNUSED_FOR: Duration = Duration::from_secs(60);
 ///   [`metadata`](CachedFile::metadata), and reads and copies end early if it has become shorter.
 ///   Replace files by renaming, as for any server.
 ///
-/// If a check is due, each task that uses the file looks it up, until one of them has found it.
+/// When a check is due, every task that uses the file looks it up until one lookup succeeds.
 ///
 /// Errors are not cached. Clones share the files and the settings. A returned file stays open while
 /// it is in use, even after it has left the cache. If the process is out of descriptors, open and

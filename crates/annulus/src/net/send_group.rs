@@ -87,7 +87,7 @@ pub struct GroupCounts {
 ///
 /// [`send`](Self::send) never waits. The small messages of a turn are joined once, in memory that
 /// all members share. They are queued as one chunk on each member's stream, and leave in one send
-/// per member. So many small messages cost a member about as much as one, and a slow member holds
+/// per member. Sending a member many small messages costs about as much as one. A slow member holds
 /// no copies.
 ///
 /// A member is slow if its peer makes no room and its unsent bytes would exceed the

@@ -225,7 +225,7 @@ impl Builder {
     /// last receive may exceed it, so a stream holds at most about twice this number. Receive
     /// buffers are no larger than this, rounded up to a multiple of 4096. Once the runtime's
     /// sockets together hold more than 6 MiB, or half of the memory limit if that is less, the
-    /// bound is at most 16 KiB until they hold much less. So many peers whose data is not read use
+    /// bound is at most 16 KiB until they hold much less. Even many peers whose data is not read use
     /// little memory.
     pub fn unread_limit(mut self, bytes: usize) -> Self {
         self.stream_bounds.receive = bytes;
