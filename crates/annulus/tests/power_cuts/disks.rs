@@ -1,6 +1,6 @@
 //! The disks of hosts: each has its own, and each can fail, fill up, slow down and lose its power.
 
-use annulus::fs::{self, AlignedBuf, File, OpenOptions};
+use annulus::fs::{self, AlignedBuf, File, Lock, OpenOptions};
 use annulus::sim::{Device, Disk, Disturbance, Disturbances, Network, find_failure};
 use annulus::spawn;
 use annulus::time::{Instant, sleep};
@@ -253,4 +253,42 @@ fn a_device_that_a_program_sets_keeps_its_disturbance() -> io::Result<()> {
         }
     })?;
     network.run()
+}
+
+/// Locks a file for as long as the host runs. Fails if the lock of an earlier start is still held.
+async fn hold_lock(starts: Rc<Cell<u32>>) -> io::Result<()> {
+    starts.set(starts.get() + 1);
+    let held = OpenOptions::new().write(true).create(true).open("/lock").await?;
+    assert!(held.try_lock(Lock::Exclusive).await?, "start {} found a lock", starts.get());
+    let other = File::open("/lock").await?;
+    for lock in [Lock::Shared, Lock::Exclusive] {
+        assert!(!other.try_lock(lock).await?, "{lock:?} was allowed beside an exclusive lock");
+    }
+    assert!(held.try_lock(Lock::Shared).await? && other.try_lock(Lock::Shared).await?);
+    assert!(!other.try_lock(Lock::Exclusive).await?, "an exclusive lock beside a shared one");
+    drop(other);
+    assert!(held.try_lock(Lock::Exclusive).await?, "the drop has not released the lock");
+    sleep(Duration::MAX).await;
+    Ok(())
+}
+
+#[test]
+fn locks_exclude_other_opens_and_end_with_the_host() -> io::Result<()> {
+    let (network, starts) = (Network::new(1), Rc::<Cell<u32>>::default());
+    let counted = starts.clone();
+    network.host("host", move || hold_lock(counted.clone()))?;
+    let faults = network.clone();
+    network.client("test", async move {
+        sleep(SECOND).await;
+        faults.power_cut("host")?;
+        faults.bounce("host")?;
+        sleep(SECOND).await;
+        faults.crash("host")?;
+        faults.bounce("host")?;
+        sleep(SECOND).await;
+        io::Result::Ok(())
+    })?;
+    network.run()?;
+    assert_eq!(starts.get(), 3);
+    Ok(())
 }

@@ -141,8 +141,16 @@ pub(super) struct OpenFile {
     /// Number of the inode's failed syncs that this open file need not report: it has reported
     /// them, or they were reported before it was opened.
     errors_seen: u32,
+    lock: Option<Lock>,
     /// Whether the disk has lost its power since the open. The file can then only be closed.
     is_cut_off: bool,
+}
+
+/// The lock of an open file on its inode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lock {
+    Shared,
+    Exclusive,
 }
 
 impl Disk {
@@ -282,7 +290,7 @@ impl Disk {
         inode.opens += 1;
         // If no open file has reported the last error yet, this one will.
         let errors_seen = inode.errors - u32::from(inode.is_error_new);
-        let open = OpenFile { ino, flags, cursor: 0, errors_seen, is_cut_off: false };
+        let open = OpenFile { ino, flags, cursor: 0, errors_seen, lock: None, is_cut_off: false };
         Ok(self.opens.insert(open) as usize)
     }
 
@@ -499,6 +507,24 @@ impl Disk {
 
     pub(crate) fn set_len(&mut self, file: OpenId, len: u64) -> Result<usize, Errno> {
         self.writable(file).map_err(|_| Errno::INVAL)?.set_len(len);
+        Ok(0)
+    }
+
+    /// Locks the inode of an open file, or releases its lock. Fails if the lock of another open file
+    /// prevents this. As on Linux, a lock that the file has had is then released.
+    pub(crate) fn lock(&mut self, file: OpenId, lock: Option<Lock>) -> Result<usize, Errno> {
+        self.opens.at_mut(file).lock = None;
+        let ino = self.ino(file);
+        let conflicts = |open: &OpenFile| match lock {
+            None => false,
+            Some(Lock::Shared) => open.lock == Some(Lock::Exclusive),
+            Some(Lock::Exclusive) => open.lock.is_some(),
+        };
+        let prevents = |open: &OpenFile| open.ino == ino && !open.is_cut_off && conflicts(open);
+        if self.opens.iter().any(|(_, open)| prevents(open)) {
+            return Err(Errno::AGAIN);
+        }
+        self.opens.at_mut(file).lock = lock;
         Ok(0)
     }
 

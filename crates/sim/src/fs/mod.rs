@@ -6,6 +6,6 @@ mod names;
 mod pages;
 mod tree;
 
-pub(crate) use disk::{AnchoredPath, DeviceUse, MemoryRanges, OpenId};
+pub(crate) use disk::{AnchoredPath, DeviceUse, Lock, MemoryRanges, OpenId};
 pub use disk::{Device, Disk};
 pub(crate) use disks::{DiskId, Disks};

@@ -3,7 +3,7 @@
 
 use super::SubmittedEntry;
 use super::header::ranges;
-use crate::fs::{AnchoredPath, DeviceUse, Disk, MemoryRanges, OpenId};
+use crate::fs::{AnchoredPath, DeviceUse, Disk, Lock, MemoryRanges, OpenId};
 use crate::memory_range::MemoryRange;
 use annulus_kernel::IoVec;
 use annulus_kernel::file::{CURSOR_OFFSET, FileCall, FileStat, OpenHow, PathAt};
@@ -105,6 +105,10 @@ const FALLOCATE_KEEP_SIZE: u32 = 1;
 /// The flags of a call that punches a hole: Linux requires both.
 const FALLOCATE_PUNCH_HOLE: u32 = 2 | FALLOCATE_KEEP_SIZE;
 const RENAME_NOREPLACE: u32 = 1;
+/// The operations of `flock`: `LOCK_SH | LOCK_NB`, `LOCK_EX | LOCK_NB` and `LOCK_UN`.
+const LOCK_SHARED_NONBLOCKING: u32 = 1 | 4;
+const LOCK_EXCLUSIVE_NONBLOCKING: u32 = 2 | 4;
+const LOCK_UNLOCK: u32 = 8;
 /// Maximum length of a path, including the final zero.
 const PATH_MAX: usize = 4096;
 
@@ -225,8 +229,12 @@ impl FileRequest {
             F::SetModeOf { fd, mode } => DiskCall::immediate(find(fd)?, move |disk, file| {
                 disk.set_mode_of(disk.ino(*file), mode)
             }),
-            // Not simulated: symbolic links, locks, sending a file to a socket, and calls with
-            // unsupported flags. `read` and `read_transfer` have returned for all other calls
+            F::Lock { fd, operation } if lock_of(operation).is_some() => {
+                let lock = lock_of(operation).flatten();
+                DiskCall::immediate(find(fd)?, move |disk, file| disk.lock(*file, lock))
+            }
+            // Not simulated: symbolic links, waiting for a lock, sending a file to a socket, and
+            // calls with unsupported flags. `read` and `read_transfer` have returned for all other calls
             // listed here.
             F::Symlink { .. }
             | F::ReadLink { .. }
@@ -256,6 +264,17 @@ impl FileRequest {
         }
         let open = move |disk: &mut Disk, at: &_| disk.open(at, flags as u32, mode as u32);
         Ok(DiskCall { opens: true, ..DiskCall::immediate(at, open) })
+    }
+}
+
+/// Returns the lock that a call asks for, `Some(None)` if it releases the lock, or `None` if it may
+/// wait.
+fn lock_of(operation: u32) -> Option<Option<Lock>> {
+    match operation {
+        LOCK_SHARED_NONBLOCKING => Some(Some(Lock::Shared)),
+        LOCK_EXCLUSIVE_NONBLOCKING => Some(Some(Lock::Exclusive)),
+        LOCK_UNLOCK => Some(None),
+        _ => None,
     }
 }
 
