@@ -226,12 +226,13 @@ impl<'a> Request<'a> {
         }
         let length = file.metadata().len();
         let (tag, modified) = (tag_of(file.metadata()), date_of(file.metadata().modified(), now));
-        let date = fmt_http_date(modified.unwrap_or(now));
+        let date = modified.map(|date| format!("last-modified: {}\r\n", fmt_http_date(date)));
+        let date = date.unwrap_or_default();
         let kind = mime_guess::from_path(&self.path).first_raw();
         let kind = kind.unwrap_or("application/octet-stream");
         let charset = if kind.starts_with("text/") { "; charset=utf-8" } else { "" };
         let mut headers = format!(
-            "content-type: {kind}{charset}\r\netag: {tag}\r\nlast-modified: {date}\r\naccept-ranges: bytes\r\n"
+            "content-type: {kind}{charset}\r\netag: {tag}\r\n{date}accept-ranges: bytes\r\n"
         );
         let (status, range) = self.part(&tag, modified, length, now);
         let _ = match status {
@@ -261,16 +262,17 @@ impl<'a> Request<'a> {
             let mut tags = lines.iter().flat_map(|line| line.split(',')).map(str::trim);
             tags.any(|it| it == "*" || it.strip_prefix(weak).unwrap_or(it) == tag)
         };
-        let is_after = |limit| modified.is_none_or(|modified| modified > limit);
+        // Without a date, conditions on it are ignored.
+        let is_after = |limit| modified.map(|modified| modified > limit);
         let is_changed = match self.if_match.as_slice() {
-            [] => self.if_unmodified_since.is_some_and(is_after),
+            [] => self.if_unmodified_since.and_then(is_after) == Some(true),
             tags => !lists(tags, ""),
         };
         if is_changed {
             return (CHANGED, 0..0);
         }
         let is_known = match self.if_none_match.as_slice() {
-            [] => self.if_modified_since.is_some_and(|limit| !is_after(limit)),
+            [] => self.if_modified_since.and_then(is_after) == Some(false),
             tags => lists(tags, "W/"),
         };
         if is_known {
