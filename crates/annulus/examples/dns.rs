@@ -2,8 +2,9 @@
 //! 9.9.9.9:53 1.1.1.1:53`, then `dig @127.0.0.1 -p 5353 example.org`.
 //!
 //! Each query goes to an upstream from its own port and with its own identifier. A forger would
-//! have to guess both. Replies that do not match the question are dropped. If an upstream does not
-//! answer in time, or answers that it cannot or will not resolve the name, the next one is asked.
+//! have to guess both. Replies that do not match the question are dropped, except refusals without
+//! a question. If an upstream does not answer in time, or refuses the query (answers that it cannot
+//! or will not resolve the name), the next one is asked.
 //! After at most four attempts the client gets the first of these refusals, or SERVFAIL if there is
 //! none. An upstream that has been silent three times in a row is asked last for five seconds; then
 //! one query tries it again. Limits: 800 queries at once, each with a socket and a datagram;
@@ -127,7 +128,7 @@ async fn forward(
             continue;
         };
         answer[..2].copy_from_slice(&query[..2]);
-        if !NO_ANSWER.contains(&(answer[3] & 15)) {
+        if !is_refusal(&answer) {
             return clients.send_with(answer, to).await;
         }
         refusal.get_or_insert(answer);
@@ -151,10 +152,17 @@ async fn ask(upstream: SocketAddr, query: &[u8]) -> io::Result<Lease> {
     loop {
         let answer = socket.recv().await?;
         let is_answer = answer.len() >= HEADER && answer[..2] == [a, b] && answer[2] & 0x80 != 0;
-        if is_answer && question(&answer) == question(query) {
+        // A refusal may come without the question, for example if the server cannot parse it.
+        let has_no_question = || is_refusal(&answer) && answer[4..6] == [0, 0];
+        if is_answer && (question(&answer) == question(query) || has_no_question()) {
             return Ok(answer);
         }
     }
+}
+
+/// Returns true if a message of at least `HEADER` bytes has a code of `NO_ANSWER`.
+fn is_refusal(answer: &[u8]) -> bool {
+    NO_ANSWER.contains(&(answer[3] & 15))
 }
 
 /// Returns the name, type and class that a message asks for, in lower case.

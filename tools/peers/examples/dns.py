@@ -158,6 +158,20 @@ def an_upstream_that_cannot_answer_is_passed_over(path):
                 assert asked(forwarder)[3] & 15 == code and len(tried) == 1
 
 
+def a_refusal_without_the_question_is_passed_on(path):
+    for code in (1, 2, 4, 5):
+        bare = lambda m, _: [m[:2] + bytes([0x81, 0x80 | code]) + bytes(8)]
+        with upstream(bare) as (bad, tried), running(path, "127.0.0.1:0", bad) as forwarder:
+            # Each is an answer, so the upstream counts as good, and is asked only once per query.
+            for number in range(5):
+                assert asked(forwarder, number) == number.to_bytes(2, "big") + bytes([0x81, 0x80 | code]) + bytes(8)
+            assert len(tried) == 5
+    # Any other reply without the question is dropped, as is one with another identifier.
+    useless = lambda m, _: [m[:2] + b"\x81\x80" + bytes(8), bytes([m[0] ^ 1, m[1]]) + b"\x81\x82" + bytes(8), answered(m, [1, 2, 3, 4])]
+    with upstream(useless) as (address, _), running(path, "127.0.0.1:0", address) as forwarder:
+        assert asked(forwarder)[-4:] == bytes([1, 2, 3, 4])
+
+
 def a_name_that_is_not_there_is_an_answer(path):
     with upstream(lambda m, _: [refused(m, 3)]) as (first, _), upstream(lambda m, _: [answered(m, [1, 2, 3, 4])]) as (second, seen):
         with running(path, "127.0.0.1:0", first, second) as forwarder:
@@ -187,6 +201,7 @@ def a_silent_upstream_is_asked_last_for_a_while(path):
 
 CHECKS = [
     an_upstream_that_cannot_answer_is_passed_over,
+    a_refusal_without_the_question_is_passed_on,
     a_name_that_is_not_there_is_an_answer,
     a_silent_upstream_is_asked_last_for_a_while,
     dig_gets_an_answer,

@@ -116,7 +116,7 @@ async fn forward(
             continue;
         };
         answer[..2].copy_from_slice(&query[..2]);
-        if !NO_ANSWER.contains(&(answer[3] & 15)) {
+        if !is_refusal(&answer) {
             return clients.send_to(&answer, client).await.map(drop);
         }
         refusal.get_or_insert(answer);
@@ -142,10 +142,17 @@ async fn ask(upstream: SocketAddr, query: &[u8]) -> io::Result<Vec<u8>> {
         let length = socket.recv(&mut buffer).await?;
         let answer = &buffer[..length];
         let is_answer = answer.len() >= HEADER && answer[..2] == [a, b] && answer[2] & 0x80 != 0;
-        if is_answer && question(answer) == question(query) {
+        // A refusal may come without the question, for example if the server cannot parse it.
+        let has_no_question = || is_refusal(answer) && answer[4..6] == [0, 0];
+        if is_answer && (question(answer) == question(query) || has_no_question()) {
             return Ok(answer.to_vec());
         }
     }
+}
+
+/// Returns true if a message of at least `HEADER` bytes has a code of `NO_ANSWER`.
+fn is_refusal(answer: &[u8]) -> bool {
+    NO_ANSWER.contains(&(answer[3] & 15))
 }
 
 /// Returns the name, type and class that a message asks for, in lower case.
