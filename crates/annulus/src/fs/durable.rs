@@ -65,7 +65,8 @@ impl File {
     /// The errors of [`write_all_at`](Self::write_all_at), and the errors of the device. After an
     /// error, some of the bytes may be in the file, and it is unknown whether they are durable. As
     /// after a failed [`sync_data`](Self::sync_data), a second attempt that succeeds proves nothing
-    /// about the first: write the bytes again, at another place.
+    /// about the first. Write the bytes again at another place, or cut the file off first
+    /// ([`set_len`](Self::set_len), [`sync_all`](Self::sync_all)).
     pub async fn write_durable_at<B: IoBuf>(&self, buf: B, offset: u64) -> (io::Result<()>, B) {
         consume_budget().await;
         if let Err(error) = self.open.take_error() {
