@@ -68,7 +68,7 @@ pub fn parse(input: &[u8]) -> io::Result<Option<Request<'_>>> {
     let numbers = line.strip_prefix("APPEND ").ok_or_else(wrong)?.split(' ').map(str::parse);
     let numbers: Vec<u64> = numbers.collect::<Result<_, _>>().map_err(|_| wrong())?;
     match numbers[..] {
-        [producer, sequence, len] if len <= MAX_PAYLOAD as u64 => {
+        [producer, sequence, len] if sequence > 0 && len <= MAX_PAYLOAD as u64 => {
             let bytes = end + 1 + len as usize;
             let payload = input.get(end + 1..bytes);
             Ok(payload.map(|payload| Request { producer, sequence, payload, bytes }))
