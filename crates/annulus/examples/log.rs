@@ -14,14 +14,15 @@
 //! the kernel may consider pages clean that the device does not have. The log then truncates the
 //! file to what it has seen synced, and writes the records again when their producers send them
 //! again. A file of records is a segment, named after its first offset; a new one begins after 64
-//! MiB. A start reads all segments, and removes a torn record from the end of the last one.
+//! MiB. A start locks the directory, reads all segments, and removes a torn batch from the end of
+//! the last one. If more is unreadable than one batch, a segment is damaged, and the start fails.
 //!
 //! Limits: 10,000 clients, and further ones are disconnected; 60,000 bytes per payload; 16 MiB of
 //! queued appends; 64 KiB read ahead per consumer, and a consumer that reads nothing for 30 seconds
 //! is disconnected; 16 bytes of memory per producer, forever. On SIGINT and SIGTERM the log answers
 //! the appends that it has received, and ends with status 0.
 
-use annulus::fs::{self, File, OpenOptions};
+use annulus::fs::{self, File, Lock, OpenOptions};
 use annulus::net::{KeepAlive, ListenOptions, SendHalf, TcpStream};
 use annulus::signal::{Signal, signals};
 use annulus::task::JoinSet;
@@ -39,9 +40,12 @@ use tokio_util::sync::CancellationToken;
 
 const MAX_CLIENTS: usize = 10_000;
 const MAX_PAYLOAD: usize = 60_000;
-/// Number of appends that may wait for the log, and bytes that are written together.
+/// Number of appends that may wait for the log.
 const QUEUE: usize = 16 * 1024 * 1024 / MAX_PAYLOAD;
-const MAX_BATCH_BYTES: usize = 1 << 20;
+/// A batch that is at least this long is complete.
+const FULL_BATCH: usize = 1 << 20;
+/// Maximum number of bytes that are written together, and so of a torn end.
+const MAX_BATCH: usize = FULL_BATCH + HEADER + MAX_PAYLOAD;
 /// Bytes that a consumer reads at a time: at least one record.
 const CHUNK: usize = 64 << 10;
 /// Maximum number of bytes of a request's line.
@@ -76,12 +80,12 @@ fn main() -> io::Result<()> {
 }
 
 pub(crate) async fn server(address: String, config: Config) -> io::Result<()> {
+    let listener = ListenOptions::new().keepalive(KEEP_ALIVE).bind(address)?;
     let (log, tail) = Log::open(config).await?;
     let (log, (queue, appends)) = (Rc::new(log), mpsc::channel(QUEUE));
     let writer = annulus::spawn(write(log.clone(), tail, appends));
     let (stop, mut clients) = (CancellationToken::new(), JoinSet::new());
     annulus::spawn(cancel_on_signal(stop.clone()));
-    let listener = ListenOptions::new().keepalive(KEEP_ALIVE).bind(address)?;
     eprintln!("listening on {}", listener.local_addr()?);
     while let Some(accepted) = stop.run_until_cancelled(listener.accept()).await {
         while clients.try_join_next().is_some() {}
@@ -287,6 +291,8 @@ struct Log {
     segments: RefCell<Vec<Segment>>,
     /// The offset after the last durable record.
     durable: watch::Sender<u64>,
+    /// An open file whose lock keeps other processes out until this one ends.
+    _lock: File,
 }
 
 /// A file of records.
@@ -311,14 +317,27 @@ struct Tail {
 }
 
 impl Log {
-    /// Opens the log, and removes a torn record from its end.
+    /// Opens the log, and removes a torn batch from its end.
     async fn open(config: Config) -> io::Result<(Self, Tail)> {
         let dir = &config.dir;
+        let (path, mut parents) = (std::path::absolute(dir)?, Vec::new());
+        for parent in path.ancestors().skip(1) {
+            parents.push(parent);
+            if fs::try_exists(parent).await? {
+                break;
+            }
+        }
         fs::create_dir_all(dir).await?;
         // A new name is durable once its directory has been synced.
-        let parent =
-            dir.parent().filter(|parent| *parent != Path::new("")).unwrap_or(Path::new("."));
-        File::open(parent).await?.sync_all().await?;
+        for parent in parents {
+            File::open(parent).await?.sync_all().await?;
+        }
+        let options = OpenOptions::new().read(true).write(true).create(true);
+        let lock = options.open(dir.join("lock")).await?;
+        if !lock.try_lock(Lock::Exclusive).await? {
+            let text = format!("another process has locked the log in `{}`", dir.display());
+            return Err(io::Error::new(ErrorKind::ResourceBusy, text));
+        }
         let (mut names, mut firsts) = (fs::read_dir(dir).await?, Vec::new());
         while let Some(entry) = names.next_entry().await? {
             let name = entry.file_name();
@@ -332,8 +351,8 @@ impl Log {
             firsts.push(0);
         }
         let (durable, segments) = (watch::Sender::new(0), RefCell::default());
-        let (log, mut next, mut last) = (Self { config, segments, durable }, 0, HashMap::new());
-        let options = OpenOptions::new().read(true).write(true).create(true);
+        let log = Self { config, segments, durable, _lock: lock };
+        let (mut next, mut last) = (0, HashMap::new());
         for (nth, &first) in firsts.iter().enumerate() {
             let path = log.path(first);
             let file = Rc::new(options.open(&path).await?);
@@ -346,17 +365,14 @@ impl Log {
                 (next, len) = (next + 1, len + size);
             }
             log.segments.borrow_mut().push(Segment { first, len: len as u64 });
-            let is_last = nth + 1 == firsts.len();
-            if firsts.get(nth + 1).is_some_and(|after| *after != next) || first > next {
+            let torn = bytes.len() - len;
+            let is_cut = firsts.get(nth + 1).is_some_and(|after| *after != next);
+            if is_cut || first > next || torn > MAX_BATCH {
                 return Err(damaged(&path, len as u64));
             }
-            if is_last {
-                if len < bytes.len() {
-                    eprintln!(
-                        "{} torn bytes are removed from {}",
-                        bytes.len() - len,
-                        path.display()
-                    );
+            if nth + 1 == firsts.len() {
+                if torn > 0 {
+                    eprintln!("{torn} torn bytes are removed from {}", path.display());
                 }
                 // Some pages may be in memory only: a process that was killed has not synced them,
                 // or its sync has failed. Pages that are written again are synced again.
@@ -438,7 +454,7 @@ async fn write(log: Rc<Log>, mut tail: Tail, mut queue: mpsc::Receiver<Append>) 
                 offset += 1;
             }
             batch.push((sequence, before, stored, answer));
-            let is_full = bytes.len() >= MAX_BATCH_BYTES;
+            let is_full = bytes.len() >= FULL_BATCH;
             append = if is_full { None } else { queue.try_recv().ok() };
         }
         let is_empty = bytes.is_empty();

@@ -1,4 +1,5 @@
-//! The examples must not be more than a tenth longer than the same programs on tokio.
+//! The examples must not be more than a tenth longer than the same programs on tokio, nor longer than
+//! the guide says.
 
 use std::fs;
 use std::path::Path;
@@ -26,4 +27,11 @@ fn no_example_is_longer_than_its_twin() {
         compared += 1;
     }
     assert!(compared > 0, "no twin found");
+}
+
+/// The guide to storage says so.
+#[test]
+fn the_log_has_at_most_400_lines() {
+    let lines = lines_of_code(&Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/log.rs"));
+    assert!(lines <= 400, "log.rs has {lines} lines of code");
 }
