@@ -101,9 +101,12 @@ pub(crate) async fn server(address: String, config: Config) -> io::Result<()> {
 }
 
 async fn cancel_on_signal(stop: CancellationToken) -> io::Result<()> {
-    signals(&[Signal::SIGINT, Signal::SIGTERM])?.recv().await?;
+    let mut signals = signals(&[Signal::SIGINT, Signal::SIGTERM])?;
+    let signal = signals.recv().await?;
+    eprintln!("{signal}: no longer accepting");
     stop.cancel();
-    Ok(())
+    let again = signals.recv().await?;
+    std::process::exit(128 + again.number())
 }
 
 // # Clients
