@@ -1,6 +1,6 @@
 //! A durable log. Run `cargo run --release -p annulus --example log -- 127.0.0.1:7000 log-data`,
-//! then `printf 'APPEND 1 1 5\nhello' | nc 127.0.0.1 7000` and `echo 'FOLLOW 0' | nc 127.0.0.1
-//! 7000`.
+//! then `printf 'APPEND 1 1 5\nhello' | nc 127.0.0.1 7000` and `(echo 'FOLLOW 0'; cat) | nc
+//! 127.0.0.1 7000`. `cat` keeps the connection open until ctrl-c.
 //!
 //! - `APPEND PRODUCER SEQUENCE LENGTH`, a line feed and the payload append a record. The answer `OK
 //!   PRODUCER SEQUENCE` means that the device has the record. A producer counts its records from 1.
@@ -8,7 +8,8 @@
 //!   the log still has it only once.
 //! - `FOLLOW OFFSET` receives the record at this offset and all later ones, including those that
 //!   are appended afterwards, as lines `RECORD OFFSET PRODUCER SEQUENCE LENGTH`, each with its
-//!   payload. Offsets count records from 0. Only durable records are sent.
+//!   payload. Offsets count records from 0. Only durable records are sent. If the log cannot read a
+//!   record, it sends `ERR REASON` and disconnects.
 //!
 //! Appends that arrive during a sync are written and synced together. After a failed write or sync,
 //! the kernel may consider pages clean that the device does not have. The log then truncates the
@@ -18,16 +19,17 @@
 //! the last one. If more is unreadable than one batch, a segment is damaged, and the start fails.
 //!
 //! Limits: 10,000 clients, and further ones are disconnected; 60,000 bytes per payload; 16 MiB of
-//! queued appends; 64 KiB read ahead per consumer, and a consumer that reads nothing for 30 seconds
-//! is disconnected; 16 bytes of memory per producer, forever. On SIGINT and SIGTERM the log answers
-//! the appends that it has received, and ends with status 0.
+//! queued appends; 64 KiB read ahead per consumer; 20 to 40 bytes of memory per producer, forever.
+//! A client, even one that reads slowly, is disconnected if its next records (64 KiB) or answers do
+//! not fit into its send queue within 30 seconds. On SIGINT and SIGTERM the log answers the appends
+//! that it has received, and ends with status 0. A second signal ends it at once.
 
 use annulus::fs::{self, File, Lock, OpenOptions};
 use annulus::net::{KeepAlive, ListenOptions, SendHalf, TcpStream};
 use annulus::signal::{Signal, signals};
 use annulus::task::JoinSet;
 use annulus::time::timeout;
-use futures_util::future::select;
+use futures_util::future::{Either, select};
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::io::{self, ErrorKind, Write};
@@ -162,17 +164,22 @@ async fn serve(
         }
         if let Some(reason) = wrong {
             writeln!(answers, "ERR {reason}")?;
-            stream.write_all(&answers).await?;
+        }
+        timeout(PATIENCE, stream.write_all(&answers)).await??;
+        if wrong.is_some() {
             break;
         }
-        stream.write_all(&answers).await?;
         answers.clear();
         if let Some(offset) = follows {
             let (mut from, mut to) = stream.into_split();
             let sends = stop.run_until_cancelled(follow(&mut to, &log, offset));
             // Whatever a consumer sends, even the end of its side, ends its connection.
-            select(pin!(sends), pin!(from.recv())).await;
-            return Ok(());
+            let Either::Left((Some(Err(error)), _)) = select(pin!(sends), pin!(from.recv())).await
+            else {
+                return Ok(());
+            };
+            eprintln!("a consumer is disconnected: {error}");
+            return timeout(PATIENCE, to.write_all(format!("ERR {error}\n").as_bytes())).await?;
         }
     }
     stream.shutdown().await
@@ -186,7 +193,7 @@ enum Request<'a> {
 /// Returns the first request and what follows it, or `None` if it has not arrived completely.
 fn parse(input: &[u8]) -> Result<Option<(Request<'_>, &[u8])>, &'static str> {
     const USAGE: &str =
-        "send APPEND PRODUCER SEQUENCE LENGTH with at most 60000 bytes, or FOLLOW OFFSET";
+        "send APPEND PRODUCER SEQUENCE (from 1) LENGTH (up to 60000), or FOLLOW OFFSET";
     let Some(end) = input.iter().take(MAX_LINE).position(|byte| *byte == b'\n') else {
         return if input.len() < MAX_LINE { Ok(None) } else { Err(USAGE) };
     };
@@ -195,7 +202,7 @@ fn parse(input: &[u8]) -> Result<Option<(Request<'_>, &[u8])>, &'static str> {
     let (verb, numbers) = line.trim_end().split_once(' ').ok_or(USAGE)?;
     let numbers: Result<Vec<u64>, _> = numbers.split(' ').map(str::parse).collect();
     match (verb, &numbers.map_err(|_| USAGE)?[..]) {
-        ("APPEND", &[producer, sequence, len]) if len <= MAX_PAYLOAD as u64 => {
+        ("APPEND", &[producer, sequence, len]) if sequence > 0 && len <= MAX_PAYLOAD as u64 => {
             let append = |(payload, rest)| (Request::Append { producer, sequence, payload }, rest);
             Ok(rest.split_at_checked(len as usize).map(append))
         }
@@ -204,7 +211,8 @@ fn parse(input: &[u8]) -> Result<Option<(Request<'_>, &[u8])>, &'static str> {
     }
 }
 
-/// Sends all durable records from an offset on, until the consumer leaves or stops reading.
+/// Sends all durable records from an offset on, until the consumer has left or reads too slowly.
+/// Fails if the log cannot be read.
 async fn follow(stream: &mut SendHalf, log: &Log, mut next: u64) -> io::Result<()> {
     let (mut durable, mut out) = (log.durable.subscribe(), Vec::new());
     loop {
@@ -231,7 +239,9 @@ async fn follow(stream: &mut SendHalf, log: &Log, mut next: u64) -> io::Result<(
                 return Err(damaged(&path, at));
             }
             at += used as u64;
-            timeout(PATIENCE, stream.write_all(&out)).await??;
+            let Ok(Ok(())) = timeout(PATIENCE, stream.write_all(&out)).await else {
+                return Ok(());
+            };
             out.clear();
             if log.segment_of(first).len == at {
                 durable.wait_for(|end| *end > next).await.map_err(io::Error::other)?;

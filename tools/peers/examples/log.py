@@ -3,6 +3,7 @@
 import contextlib
 import pathlib
 import resource
+import signal
 import socket
 import subprocess
 import tempfile
@@ -120,7 +121,7 @@ def a_full_disk_is_an_error_until_there_is_space(path):
 
 def hostile_clients(path):
     with directory() as log, running(path, "127.0.0.1:0", log) as server:
-        for text in (b"x" * 200, b"APPEND 1 1 60001\n", b"APPEND 1 -1 1\nx", b"\xff\xfe\n", b"FOLLOW\n"):
+        for text in (b"x" * 200, b"APPEND 1 1 60001\n", b"APPEND 1 -1 1\nx", b"APPEND 1 0 1\nx", b"\xff\xfe\n", b"FOLLOW\n"):
             bad = Client(server)
             bad.socket.sendall(text)
             assert bad.line().startswith("ERR send APPEND"), text
@@ -135,14 +136,97 @@ def hostile_clients(path):
         assert ends(follower.socket)
 
 
+def refused(path, log, text):
+    """Starts the log a second time, or on damaged files, and checks that it fails with this text."""
+    run = subprocess.run([path, "127.0.0.1:0", log], capture_output=True, timeout=PATIENCE)
+    assert run.returncode == 1 and text in run.stderr.decode(), run
+
+
+def a_directory_has_one_log(path):
+    with directory() as log, running(path, "127.0.0.1:0", log) as server:
+        client = Client(server)
+        assert client.append(1, 1, b"one") == "OK 1 1"
+        segment = log / f"{0:020}.log"
+        # As while a record is written: a start would remove it.
+        with segment.open("ab") as file:
+            file.write(b"half a record")
+        content = segment.read_bytes()
+        refused(path, log, f"another process has locked the log in `{log}`")
+        run = subprocess.run([path, f"127.0.0.1:{server.port}", log], capture_output=True, timeout=PATIENCE)
+        assert run.returncode == 1 and b"in use" in run.stderr, run
+        assert segment.read_bytes() == content
+        assert client.append(1, 2, b"two") == "OK 1 2"
+        # The lock of a log that was killed does not stay.
+        server.process.kill()
+        server.process.wait()
+        with running(path, "127.0.0.1:0", log) as server:
+            assert Client(server).follow(1).record() == (1, 1, 2, b"two")
+
+
+def new_directories_are_created(path):
+    with tempfile.TemporaryDirectory(prefix="annulus-log-") as name:
+        with running(path, "127.0.0.1:0", "a/b/c", cwd=name) as server:
+            assert Client(server).append(1, 1, b"one") == "OK 1 1"
+            assert (pathlib.Path(name) / "a/b/c" / f"{0:020}.log").stat().st_size == 27
+
+
+def a_consumer_is_told_why_it_gets_no_records(path):
+    with directory() as log, running(path, "127.0.0.1:0", log) as server:
+        client = Client(server)
+        assert client.append(1, 1, b"one") == "OK 1 1" and client.append(1, 2, b"two") == "OK 1 2"
+        segment = log / f"{0:020}.log"
+        with segment.open("r+b") as file:
+            file.seek(30)
+            file.write(b"\xff\xff")
+        follower = Client(server).follow(0)
+        assert follower.record() == (0, 1, 1, b"one")
+        text = f"`{segment}` is damaged at byte 27; restore it from a copy"
+        assert follower.line() == "ERR " + text and ends(follower.socket)
+        segment.rename(log / "away")
+        assert Client(server).follow(0).line().startswith("ERR ")
+        server.line("a consumer is disconnected", text)
+        server.line("a consumer is disconnected", "No such file")
+
+
+def a_second_signal_ends_a_shutdown(path):
+    """A producer that does not read its answers makes the shutdown take long."""
+    with directory() as log, running(path, "127.0.0.1:0", log) as server:
+        lazy = server.connect()
+        lazy.settimeout(1)
+        try:
+            while True:
+                lazy.sendall(b"APPEND 1 9 0\n" * 10_000)
+        except TimeoutError:
+            pass  # The log reads no more, because its answers are not read.
+        server.signal(signal.SIGINT)
+        server.line("SIGINT: no longer accepting")
+        server.signal(signal.SIGTERM)
+        assert server.ended() == 128 + signal.SIGTERM
+        lazy.close()
+
+
 def a_damaged_segment_is_an_error(path):
     with directory() as log:
         log.mkdir()
         (log / f"{0:020}.log").write_bytes(b"no records")
         (log / f"{7:020}.log").write_bytes(b"")
-        run = subprocess.run([path, "127.0.0.1:0", log], capture_output=True, timeout=PATIENCE)
-        text = f"`{log}/{0:020}.log` is damaged at byte 0; restore it from a copy"
-        assert run.returncode == 1 and text in run.stderr.decode(), run
+        refused(path, log, f"`{log}/{0:020}.log` is damaged at byte 0; restore it from a copy")
+
+
+def records_after_a_damaged_one_are_kept(path):
+    """No torn batch is as long as the records after this one."""
+    with directory() as log:
+        with running(path, "127.0.0.1:0", log) as server:
+            client = Client(server)
+            for sequence in range(1, 41):
+                client.send(1, sequence, b"x" * 50_000)
+            assert [client.line() for _ in range(40)][-1] == "OK 1 40"
+        segment = log / f"{0:020}.log"
+        content = bytearray(segment.read_bytes())
+        content[60_000] ^= 1
+        segment.write_bytes(content)
+        refused(path, log, f"`{segment}` is damaged at byte 50024; restore it from a copy")
+        assert segment.read_bytes() == content
 
 
 CHECKS = [
@@ -151,5 +235,10 @@ CHECKS = [
     a_torn_record_is_removed,
     a_full_disk_is_an_error_until_there_is_space,
     hostile_clients,
+    a_directory_has_one_log,
+    new_directories_are_created,
+    a_consumer_is_told_why_it_gets_no_records,
+    a_second_signal_ends_a_shutdown,
     a_damaged_segment_is_an_error,
+    records_after_a_damaged_one_are_kept,
 ]

@@ -157,6 +157,8 @@ async fn consume(continues: bool, known: Rc<Known>) -> io::Result<()> {
         match consumes.await {
             Ok(Some(problem)) => return Err(io::Error::other(problem)),
             Ok(None) => return Ok(()),
+            // Only a mistake of the broker damages a segment.
+            Err(error) if error.to_string().contains("is damaged") => return Err(error),
             Err(_) if was_complete => {
                 let text = format!("the log ends at {next}, but {TOTAL} records were acknowledged");
                 return Err(io::Error::other(text));
@@ -169,6 +171,9 @@ async fn consume(continues: bool, known: Rc<Known>) -> io::Result<()> {
 /// Receives a record: its offset, its producer and sequence, and its payload.
 async fn record(stream: &mut TcpStream) -> io::Result<(u64, (u64, u64), Vec<u8>)> {
     let line = read(stream).await?;
+    if let Some(reason) = line.strip_prefix("ERR ") {
+        return Err(io::Error::other(reason));
+    }
     let numbers = line.strip_prefix("RECORD ").unwrap_or_else(|| panic!("not a record: {line}"));
     let numbers: Vec<u64> = numbers.split(' ').map(|word| word.parse().unwrap()).collect();
     let [offset, producer, sequence, len] = numbers[..] else { panic!("not a record: {line}") };
@@ -273,7 +278,29 @@ fn the_log_survives_power_cuts_and_failing_disks() {
     assert!(errors.get() > 0 || is_replay, "no producer was told of a failing or full disk");
 }
 
-/// Shows that the test above finds a mistake of the broker.
+#[test]
+fn a_producer_that_does_not_read_its_answers_is_disconnected() -> io::Result<()> {
+    let network = Network::new(1);
+    network.host("broker", || supervise(None))?;
+    network.client("producer", async {
+        let mut stream = loop {
+            match TcpStream::connect("broker:7000").await {
+                Ok(stream) => break stream,
+                Err(_) => sleep(PAUSE).await,
+            }
+        };
+        let start = Instant::now();
+        // The answer `ERR 1 9 comes too early; send 1` is longer than the request.
+        while stream.send("APPEND 1 9 0\n".repeat(1000)).await.is_ok() {}
+        let waited = start.elapsed().as_secs();
+        assert!((30..60).contains(&waited), "the producer was disconnected after {waited} s");
+        io::Result::Ok(())
+    })?;
+    network.time_limit(LIMIT);
+    network.run()
+}
+
+/// Shows that the test with all faults finds a mistake of the broker.
 fn finds(mistake: Mistake) {
     let failed = find_failure(0..SEEDS, |seed| simulate(seed, Some(mistake)).map(drop));
     let failed = failed.unwrap_or_else(|| panic!("no seed has found {mistake:?}"));
