@@ -31,6 +31,7 @@
 //! # .unwrap();
 //! ```
 
+mod early_answer;
 mod write_limit;
 
 pub(crate) use write_limit::WriteLimit;
@@ -38,13 +39,14 @@ pub(crate) use write_limit::WriteLimit;
 use crate::clock::Origin;
 use crate::late_end::LateEnd;
 use annulus::io::{AsyncRecv, AsyncSend};
+use early_answer::{EarlyAnswer, Failed};
 use hyper::body::{Body, Incoming};
 use hyper::rt::{self, Read, ReadBufCursor, Sleep, Write};
 use hyper::service::Service;
 use hyper::{Request, Response};
 use std::error::Error;
 use std::future::Future;
-use std::io::{self, ErrorKind};
+use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
@@ -76,57 +78,67 @@ pub struct Io<S> {
     stream: S,
     end: LateEnd,
     limit: WriteLimit,
-    early_answer: EarlyAnswer,
-}
-
-/// What a write does if the server closes the connection before it has read the request.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum EarlyAnswer {
-    /// The write fails.
-    #[default]
-    Ignored,
-    /// The write waits for reads, which return the response sent before the close, or an error.
-    Awaited,
-    /// A write has failed. Writes and flushes stay pending while hyper reads the response.
-    Due,
+    /// Holds failed writes back. `None` if they fail at once.
+    early_answer: Option<Box<EarlyAnswer>>,
 }
 
 impl<S> Io<S> {
     /// Wraps a stream.
     pub fn new(stream: S) -> Self {
-        Self {
-            stream,
-            end: LateEnd::default(),
-            limit: WriteLimit::default(),
-            early_answer: EarlyAnswer::default(),
-        }
+        Self { stream, end: LateEnd::default(), limit: WriteLimit::default(), early_answer: None }
     }
 
     /// Makes a client receive a response that the server sends before it has read the whole
     /// request, such as 413 for a body that is too large. If the server then closes and a write
-    /// fails, the write waits for reads, which return the response or an error. Without this, hyper
-    /// reports the failed write. [`Connector`](crate::hyper_util::Connector) turns it on.
+    /// fails, the write waits for reads, which return the response or an error. It fails when a
+    /// read returns the end of the stream or an error, or when no read returns for 5 s. Without
+    /// this, hyper reports the failed write. [`Connector`](crate::hyper_util::Connector) turns it
+    /// on.
+    ///
+    /// It is for HTTP/1 requests. It turns itself off for HTTP/2, for `CONNECT` and after an
+    /// upgrade: then each failed write is reported at once.
     pub fn await_early_answer(mut self) -> Self {
-        self.early_answer = EarlyAnswer::Awaited;
+        self.early_answer = Some(Box::default());
         self
     }
 
-    /// Returns the result of a write, or `Pending` if the write failed but an early response may
-    /// have arrived.
-    fn written<T>(
+    /// Reports failed writes at once from now on.
+    fn end_early_answer(&mut self) {
+        if let Some(early) = self.early_answer.take() {
+            early.end();
+        }
+    }
+
+    /// Turns early responses off if they cannot follow the bytes that are about to be written.
+    fn before_write(&mut self, bytes: &[u8]) {
+        if self.early_answer.is_some() && !EarlyAnswer::may_follow(bytes) {
+            self.end_early_answer();
+        }
+    }
+
+    /// Calls the stream to write or flush. Returns `Pending` if that failed but an early response
+    /// may still be read.
+    fn poll_with<T>(
         &mut self,
         cx: &mut Context<'_>,
-        called: Poll<io::Result<T>>,
+        call: impl FnOnce(&mut S, &mut Context<'_>) -> Poll<io::Result<T>>,
     ) -> Poll<io::Result<T>> {
-        if let Poll::Ready(Err(error)) = &called
-            && self.early_answer == EarlyAnswer::Awaited
-            && matches!(error.kind(), ErrorKind::BrokenPipe | ErrorKind::ConnectionReset)
-        {
-            // The read that hyper has started always completes, and wakes the task.
-            self.early_answer = EarlyAnswer::Due;
-            return Poll::Pending;
-        }
-        self.limit.within(cx, called)
+        let Some(early) = &mut self.early_answer else {
+            let called = call(&mut self.stream, cx);
+            return self.limit.within(cx, called);
+        };
+        let failed = match early.take_failed() {
+            Some(failed) => failed,
+            None => match call(&mut self.stream, cx) {
+                Poll::Ready(Err(error)) if EarlyAnswer::may_explain(&error) => {
+                    Failed::new(cx, error)
+                }
+                called => return self.limit.within(cx, called),
+            },
+        };
+        let error = ready!(early.poll_error(cx, failed));
+        self.early_answer = None;
+        Poll::Ready(Err(error))
     }
 
     /// Sets how long a write may wait for a peer that reads nothing. After that, the write fails
@@ -154,8 +166,19 @@ impl<S: AsyncRecv + Unpin> Read for Io<S> {
         mut buf: ReadBufCursor<'_>,
     ) -> Poll<io::Result<()>> {
         let this = self.get_mut();
-        let read = poll_read(&mut this.stream, cx, &mut buf);
-        this.end.show(cx, read)
+        let Some(early) = &mut this.early_answer else {
+            let read = poll_read(&mut this.stream, cx, &mut buf);
+            return this.end.show(cx, read).map_ok(drop);
+        };
+        let mut is_upgrade = false;
+        let note = |bytes: &[u8]| is_upgrade = EarlyAnswer::is_upgrade(bytes);
+        let read = poll_read_noting(&mut this.stream, cx, &mut buf, note);
+        let read = this.end.show(cx, read);
+        early.note_read(&read);
+        if is_upgrade {
+            this.end_early_answer();
+        }
+        read.map_ok(drop)
     }
 }
 
@@ -165,9 +188,20 @@ pub(crate) fn poll_read(
     cx: &mut Context<'_>,
     buf: &mut ReadBufCursor<'_>,
 ) -> Poll<io::Result<usize>> {
+    poll_read_noting(stream, cx, buf, |_| ())
+}
+
+/// Like [`poll_read`], but passes the bytes to a function.
+fn poll_read_noting(
+    stream: &mut impl AsyncRecv,
+    cx: &mut Context<'_>,
+    buf: &mut ReadBufCursor<'_>,
+    note: impl FnOnce(&[u8]),
+) -> Poll<io::Result<usize>> {
     let bytes = ready!(stream.poll_fill_buf(cx))?;
     let count = bytes.len().min(buf.remaining());
     buf.put_slice(&bytes[..count]);
+    note(&bytes[..count]);
     stream.consume(count);
     Poll::Ready(Ok(count))
 }
@@ -179,24 +213,18 @@ impl<S: AsyncSend + Unpin> Write for Io<S> {
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
-        if this.early_answer == EarlyAnswer::Due {
-            return Poll::Pending;
-        }
-        let called = this.stream.poll_write(cx, bytes);
-        this.written(cx, called)
+        this.before_write(bytes);
+        this.poll_with(cx, |stream, cx| stream.poll_write(cx, bytes))
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let this = self.get_mut();
-        if this.early_answer == EarlyAnswer::Due {
-            return Poll::Pending;
-        }
-        let called = this.stream.poll_flush(cx);
-        this.written(cx, called)
+        self.get_mut().poll_with(cx, |stream, cx| stream.poll_flush(cx))
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
+        // After this, a failed write does not mean that the server has closed the connection.
+        this.end_early_answer();
         let called = this.stream.poll_shutdown(cx);
         this.limit.within(cx, called)
     }
@@ -211,11 +239,8 @@ impl<S: AsyncSend + Unpin> Write for Io<S> {
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
-        if this.early_answer == EarlyAnswer::Due {
-            return Poll::Pending;
-        }
-        let called = this.stream.poll_write_vectored(cx, slices);
-        this.written(cx, called)
+        this.before_write(slices.iter().find(|slice| !slice.is_empty()).map_or(&[], |slice| slice));
+        this.poll_with(cx, |stream, cx| stream.poll_write_vectored(cx, slices))
     }
 }
 

@@ -19,12 +19,12 @@ impl LateEnd {
         &mut self,
         cx: &Context<'_>,
         read: Poll<io::Result<usize>>,
-    ) -> Poll<io::Result<()>> {
+    ) -> Poll<io::Result<usize>> {
         let had_read = std::mem::replace(&mut self.has_read, matches!(read, Poll::Ready(Ok(1..))));
         if had_read && matches!(read, Poll::Ready(Ok(0))) {
             cx.waker().wake_by_ref();
             return Poll::Pending;
         }
-        read.map_ok(drop)
+        read
     }
 }

@@ -47,7 +47,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for SendStream<S> {
         let this = self.get_mut();
         let before = buf.filled().len();
         let read = Pin::new(this.stream.try_mut()?).poll_read(cx, buf);
-        this.end.show(cx, read.map_ok(|()| buf.filled().len() - before))
+        this.end.show(cx, read.map_ok(|()| buf.filled().len() - before)).map_ok(drop)
     }
 }
 

@@ -15,6 +15,8 @@ mod axum_guest;
 mod bad_input;
 #[path = "durations.rs"]
 mod durations;
+#[path = "early_answer.rs"]
+mod early_answer;
 #[path = "example_servers.rs"]
 mod example_servers;
 #[path = "files.rs"]
