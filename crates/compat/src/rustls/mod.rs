@@ -42,8 +42,8 @@
 //! - `From` converts a tokio-rustls session to a [`TlsStream`], for example one from
 //!   `LazyConfigAcceptor`, which chooses certificates by the requested server name, or one with
 //!   other limits.
-//! - To use both directions in two tasks, call `tokio::io::split` and wrap each half in
-//!   [`FromTokio`](annulus::io::FromTokio).
+//! - To use both directions in two tasks, call [`annulus::io::split`], or `tokio::io::split` for
+//!   code that needs tokio's traits.
 //! - A server with a single accept loop uses a [`TlsListener`], which runs handshakes concurrently.
 //!   For `axum::serve`, wrap it in an `Incoming` (feature `axum`). For HTTP/2, the acceptor must
 //!   offer `h2` by ALPN, and axum needs its feature `http2`.
@@ -76,6 +76,7 @@ mod acceptor;
 mod connector;
 mod listener;
 mod stream;
+mod write_waiters;
 
 use std::time::Duration;
 

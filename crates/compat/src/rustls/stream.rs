@@ -1,5 +1,6 @@
 //! A TLS session over a stream.
 
+use super::write_waiters::WriteWaiters;
 use annulus::Chunk;
 use annulus::io::{AsyncRecv, AsyncSend};
 use bytes::{Buf, BytesMut};
@@ -73,6 +74,7 @@ pub struct TlsStream<S> {
     gathered: BytesMut,
     /// A rustls error about received data. After it, no byte of the session can be trusted.
     failed: Option<Error>,
+    waiters: WriteWaiters,
 }
 
 impl<S> TlsStream<S> {
@@ -152,7 +154,7 @@ impl<S: fmt::Debug> fmt::Debug for TlsStream<S> {
 
 impl<S> From<tokio_rustls::TlsStream<S>> for TlsStream<S> {
     fn from(session: tokio_rustls::TlsStream<S>) -> Self {
-        Self { session, gathered: BytesMut::new(), failed: None }
+        Self { session, gathered: BytesMut::new(), failed: None, waiters: WriteWaiters::default() }
     }
 }
 
@@ -181,8 +183,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> TlsStream<S> {
         }
     }
 
-    /// Stores the error if it is a rustls error about received data.
+    /// Stores the error if it is a rustls error about received data. The session may have tried to
+    /// send an alert with the reader's waker, so a waiting writer has to poll again.
     fn note(&mut self, error: &io::Error) {
+        self.waiters.wake_writer();
         self.failed = error.get_ref().and_then(|cause| cause.downcast_ref().cloned());
     }
 
@@ -197,8 +201,23 @@ impl<S: AsyncRead + AsyncWrite + Unpin> TlsStream<S> {
     /// write reports any error.
     fn pass_on(&mut self, cx: &mut Context<'_>) {
         if self.state().wants_write() {
-            _ = self.session().poll_flush(cx);
+            let Self { session, waiters, .. } = self;
+            _ = waiters.poll_reader(cx, |cx| Pin::new(session).poll_flush(cx));
         }
+    }
+
+    /// Polls the session's write side for the task that writes.
+    fn poll_writer<T>(
+        &mut self,
+        cx: &mut Context<'_>,
+        poll: impl FnOnce(Pin<&mut tokio_rustls::TlsStream<S>>, &mut Context<'_>) -> Poll<T>,
+    ) -> Poll<T> {
+        let Self { session, waiters, .. } = self;
+        let polled = waiters.poll_writer(cx, |cx| poll(Pin::new(session), cx));
+        if !self.state().wants_write() {
+            self.waiters.all_sent();
+        }
+        polled
     }
 }
 
@@ -206,8 +225,6 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRecv for TlsStream<S> {
     fn poll_fill_at_least(&mut self, cx: &mut Context<'_>, n: usize) -> Poll<io::Result<&[u8]>> {
         while self.gathered.len() < n.max(1) {
             let polled = self.poll_plaintext(cx);
-            // Only one task uses the stream at a time, so this does not replace another task's
-            // waker.
             self.pass_on(cx);
             let shown = ready!(polled)?;
             if shown == 0 || (shown >= n && self.gathered.is_empty()) {
@@ -239,7 +256,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRecv for TlsStream<S> {
 
 impl<S: AsyncRead + AsyncWrite + Unpin> AsyncSend for TlsStream<S> {
     fn poll_write(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        self.session().poll_write(cx, bytes)
+        self.poll_writer(cx, |session, cx| session.poll_write(cx, bytes))
     }
 
     fn poll_write_vectored(
@@ -247,15 +264,15 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncSend for TlsStream<S> {
         cx: &mut Context<'_>,
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        self.session().poll_write_vectored(cx, slices)
+        self.poll_writer(cx, |session, cx| session.poll_write_vectored(cx, slices))
     }
 
     fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.session().poll_flush(cx)
+        self.poll_writer(cx, |session, cx| session.poll_flush(cx))
     }
 
     fn poll_shutdown(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.session().poll_shutdown(cx)
+        self.poll_writer(cx, |session, cx| session.poll_shutdown(cx))
     }
 
     fn poll_send(&mut self, cx: &mut Context<'_>, chunk: &mut Chunk) -> Poll<io::Result<()>> {
@@ -269,8 +286,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncSend for TlsStream<S> {
     }
 }
 
-// tokio's traits. Two tasks may poll the halves of `tokio::io::split`, so a read does not flush
-// queued data: that would replace the writer's waker.
+// tokio's traits. A read does not flush queued data: with these traits, that is up to the writer.
 
 impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for TlsStream<S> {
     fn poll_read(
@@ -312,15 +328,15 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for TlsStream<S> {
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        self.get_mut().session().poll_write(cx, bytes)
+        AsyncSend::poll_write(self.get_mut(), cx, bytes)
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.get_mut().session().poll_flush(cx)
+        AsyncSend::poll_flush(self.get_mut(), cx)
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.get_mut().session().poll_shutdown(cx)
+        AsyncSend::poll_shutdown(self.get_mut(), cx)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -332,6 +348,6 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for TlsStream<S> {
         cx: &mut Context<'_>,
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        self.get_mut().session().poll_write_vectored(cx, slices)
+        AsyncSend::poll_write_vectored(self.get_mut(), cx, slices)
     }
 }

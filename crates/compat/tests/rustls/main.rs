@@ -9,4 +9,5 @@ mod handshakes;
 mod http;
 mod listeners;
 mod transfers;
+mod two_tasks;
 mod worlds;
