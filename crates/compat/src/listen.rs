@@ -46,8 +46,8 @@ pub trait Listen {
     /// The peer's address.
     type Peer: 'static;
 
-    /// Returns the next connection. After an error, `tower::serve` and `axum::serve` wait a second
-    /// before they call this method again.
+    /// Returns the next connection. After an error, `tower::serve`, `axum::serve` and tonic's server
+    /// wait a second before they call this method again.
     ///
     /// # Errors
     /// Fails if no connection can be accepted now.

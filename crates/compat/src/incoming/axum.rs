@@ -1,6 +1,6 @@
 //! `Incoming` as a listener for `axum::serve`.
 
-use super::Incoming;
+use super::{ERROR_PAUSE, Incoming, runtime_has_ended};
 use crate::{Listen, OnThread, SendStream};
 use annulus::time::sleep;
 use axum::serve::Listener;
@@ -8,7 +8,6 @@ use std::future::{Future, pending, poll_fn};
 use std::io;
 use std::pin::pin;
 use std::task::Poll;
-use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 
 impl<L> Listener for Incoming<L>
@@ -30,7 +29,7 @@ where
             loop {
                 match poll_fn(|cx| listener.poll_accept(cx)).await {
                     Ok((stream, peer)) => return (SendStream::new(stream), peer),
-                    Err(_) if has_ended() => pending().await,
+                    Err(_) if runtime_has_ended() => pending().await,
                     Err(_) => pause().await,
                 }
             }
@@ -42,13 +41,9 @@ where
     }
 }
 
-fn has_ended() -> bool {
-    annulus::handle().is_err()
-}
-
-/// Waits for a second, as axum's own listeners do. It does not poll the timer after the runtime has
-/// ended, because that would panic.
+/// Waits after a listener error. It does not poll the timer after the runtime has ended, because
+/// that would panic.
 async fn pause() {
-    let mut timer = pin!(sleep(Duration::from_secs(1)));
-    poll_fn(|cx| if has_ended() { Poll::Pending } else { timer.as_mut().poll(cx) }).await;
+    let mut timer = pin!(sleep(ERROR_PAUSE));
+    poll_fn(|cx| if runtime_has_ended() { Poll::Pending } else { timer.as_mut().poll(cx) }).await;
 }

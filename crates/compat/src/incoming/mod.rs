@@ -8,6 +8,10 @@ mod tonic;
 use crate::{Listen, OnThread};
 use annulus::net::{TcpListener, ToSocketAddrs};
 use std::io;
+use std::time::Duration;
+
+/// Time from a listener error to the next attempt to accept, as with axum's own listeners.
+const ERROR_PAUSE: Duration = Duration::from_secs(1);
 
 /// annulus connections for `axum::serve` (feature `axum`) and tonic's `serve_with_incoming`
 /// (feature `tonic-transport`). Both call `tokio::spawn`, so they need an `annulus-tokio` runtime.
@@ -58,7 +62,8 @@ use std::io;
 /// For one loop per core, use `annulus_tokio::run_each`, and let each thread listen with
 /// [`ListenOptions::reuse_port`](annulus::net::ListenOptions::reuse_port).
 ///
-/// With tonic, the stream of connections ends when the runtime ends:
+/// With tonic, the stream of connections ends when the runtime ends. After a listener error, it
+/// waits a second and continues:
 ///
 /// ```standalone_crate
 /// # #[cfg(feature = "tonic-transport")] {
@@ -89,6 +94,9 @@ pub struct Incoming<L = TcpListener> {
     /// True after an error that would recur on every call.
     #[cfg(feature = "tonic-transport")]
     has_ended: bool,
+    /// Runs for a second after a listener error, and is cancelled when the runtime ends.
+    #[cfg(feature = "tonic-transport")]
+    pause: Option<OnThread<annulus::task::JoinHandle<()>>>,
 }
 
 impl Incoming {
@@ -108,6 +116,8 @@ impl<L: Listen> Incoming<L> {
             listener: OnThread::new(listener),
             #[cfg(feature = "tonic-transport")]
             has_ended: false,
+            #[cfg(feature = "tonic-transport")]
+            pause: None,
         }
     }
 
@@ -119,4 +129,8 @@ impl<L: Listen> Incoming<L> {
     pub fn local_addr(&self) -> io::Result<L::Peer> {
         self.listener.try_ref()?.local_addr()
     }
+}
+
+fn runtime_has_ended() -> bool {
+    annulus::handle().is_err()
 }

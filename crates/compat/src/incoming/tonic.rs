@@ -1,9 +1,11 @@
 //! `Incoming` as the connections of tonic's own server.
 
-use super::Incoming;
-use crate::{Listen, SendStream};
+use super::{ERROR_PAUSE, Incoming, runtime_has_ended};
+use crate::{Listen, OnThread, SendStream};
 use annulus::net::{Credentials, TcpStream, UnixStream};
+use annulus::time::sleep;
 use futures_core::Stream;
+use std::future::Future;
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -12,20 +14,32 @@ use tonic::transport::server::{Connected, TcpConnectInfo};
 impl<L: Listen + Unpin> Stream for Incoming<L> {
     type Item = io::Result<SendStream<L::Stream>>;
 
-    /// Returns the next connection. The stream continues after system errors, such as running out
-    /// of descriptors. It ends after an error without an OS error number, such as one which says
-    /// that the runtime has ended.
-    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        if self.has_ended {
+    /// Returns the next connection. After an error of the listener, the stream waits a second
+    /// before it accepts again, because tonic retries at once. The stream ends after an error that
+    /// would recur on every call: the runtime has ended, or another thread polls the stream.
+    fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let this = self.get_mut();
+        if this.has_ended {
             return Poll::Ready(None);
         }
-        let accepted = match self.listener.try_mut() {
-            Ok(listener) => ready!(listener.poll_accept(cx)),
-            Err(wrong) => Err(wrong.into()),
+        let listener = match this.listener.try_mut() {
+            Ok(listener) => listener,
+            Err(wrong) => {
+                this.has_ended = true;
+                return Poll::Ready(Some(Err(wrong.into())));
+            }
         };
-        // Errors without an OS error number, such as a runtime that has ended, would recur on every
-        // call.
-        self.has_ended = matches!(&accepted, Err(error) if error.raw_os_error().is_none());
+        if let Some(pause) = &mut this.pause {
+            _ = ready!(Pin::new(pause).poll(cx));
+            this.pause = None;
+        }
+        let accepted = ready!(listener.poll_accept(cx));
+        if accepted.is_err() {
+            this.has_ended = runtime_has_ended();
+            if !this.has_ended {
+                this.pause = Some(OnThread::new(annulus::spawn(sleep(ERROR_PAUSE))));
+            }
+        }
         Poll::Ready(Some(accepted.map(|(stream, _)| SendStream::new(stream))))
     }
 }

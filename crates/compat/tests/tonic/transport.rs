@@ -3,11 +3,15 @@
 use crate::tonic::greeter::{Client, Greeter};
 use crate::tonic::trouble::{Trouble, unary};
 use crate::tonic::{channel, common, converse, hello, start};
-use annulus_compat::Incoming;
+use annulus::net::{TcpListener, TcpStream};
+use annulus::time::Instant;
 use annulus_compat::hyper_util::Connector;
 use annulus_compat::tonic::Channel;
+use annulus_compat::{Incoming, Listen};
 use common::as_guest;
 use futures_util::Stream;
+use std::io;
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -92,6 +96,66 @@ fn server_ends_when_its_listener_is_polled_on_another_thread() {
         });
         other.join().unwrap()?;
         Ok(())
+    });
+}
+
+/// A listener that first returns `errors` errors.
+struct Failing {
+    listener: TcpListener,
+    errors: usize,
+}
+
+impl Listen for Failing {
+    type Stream = TcpStream;
+    type Peer = SocketAddr;
+
+    fn poll_accept(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<(TcpStream, SocketAddr)>> {
+        if self.errors == 0 {
+            return self.listener.poll_accept(cx);
+        }
+        self.errors -= 1;
+        Poll::Ready(Err(io::Error::other("no connection can be accepted now")))
+    }
+
+    fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.listener.local_addr()
+    }
+}
+
+/// Like errors of annulus, which carry a text, these have no `raw_os_error`.
+#[test]
+fn server_continues_after_listener_errors() {
+    as_guest(async {
+        let listener = Failing { listener: TcpListener::bind("127.0.0.1:0")?, errors: 2 };
+        let incoming = Incoming::new(listener);
+        let origin = format!("http://{}", incoming.local_addr()?);
+        let begun = Instant::now();
+        tokio::spawn(Server::builder().add_service(Greeter).serve_with_incoming(incoming));
+        converse(Channel::new(origin.parse()?)?).await?;
+        assert!(begun.elapsed() >= Duration::from_secs(2), "the server did not pause");
+        Ok(())
+    });
+}
+
+/// The pause after an error is a timer of the runtime, which has to end with it.
+#[test]
+fn server_ends_when_the_runtime_ends_after_a_listener_error() {
+    let tokio = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    tokio.block_on(async {
+        let entered = annulus_tokio::enter().unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let incoming = Incoming::new(Failing { listener, errors: usize::MAX });
+        let server = Server::builder().add_service(Greeter).serve_with_incoming(incoming);
+        let served = tokio::spawn(server);
+        for _ in 0..10 {
+            tokio::task::yield_now().await;
+        }
+        drop(entered);
+        tokio::time::timeout(MAX_SHUTDOWN_TIME, served)
+            .await
+            .expect("the server did not end")
+            .unwrap()
+            .unwrap();
     });
 }
 
