@@ -1,6 +1,7 @@
 //! Connecting over TCP: to one address, or to the first of several that answers ("Happy Eyeballs",
 //! RFC 8305).
 
+use super::listener_handle::retry_while_closing;
 use super::option_methods::*;
 use super::resolve::ToSocketAddrs;
 use super::resolve::{and_then, failed, last_error, of_host, resolve_target};
@@ -74,7 +75,9 @@ impl ConnectOptions {
 
     /// Sets how long to wait for a result before also trying the next address of a name. The
     /// default is 250 ms, as RFC 8305 recommends. With `Duration::MAX`, an address is tried only
-    /// after the previous one has failed.
+    /// after the previous one has failed. The same happens if [`bind`](Self::bind) sets a port,
+    /// which only one socket can have at a time, unless [`reuse_address`](Self::reuse_address) or
+    /// [`reuse_port`](Self::reuse_port) is on.
     pub fn attempt_delay(mut self, delay: Duration) -> Self {
         self.attempt_delay = delay;
         self
@@ -116,10 +119,19 @@ impl ConnectOptions {
             [address] => self.try_one(&core, address).await,
             _ => {
                 let attempt = |address| self.try_one(&core, address);
-                Race::new(addresses, self.attempt_delay, attempt).await
+                Race::new(addresses, self.parallel_delay(), attempt).await
             }
         };
         connected.map_err(|error| of_host(host.as_deref(), error))
+    }
+
+    /// Returns the delay before another address is tried in parallel. With a local port that only
+    /// one socket can have, a parallel attempt could not be bound and its address would be lost.
+    fn parallel_delay(&self) -> Duration {
+        let has_port = self.local.is_some_and(|local| local.port() != 0);
+        let sharing = [SocketOption::ReuseAddress, SocketOption::ReusePort];
+        let may_share = sharing.into_iter().any(|option| self.socket.is_on(option));
+        if has_port && !may_share { Duration::MAX } else { self.attempt_delay }
     }
 
     /// Like [`connect_one`](Self::connect_one), but adds the address to errors and traces the
@@ -133,7 +145,9 @@ impl ConnectOptions {
         self.socket.apply(&socket)?;
         if let Some(local) = self.local {
             socket.set(SocketOption::BindAddressNoPort, u32::from(local.port() == 0))?;
-            let bound = socket.bind(&Address::from(local));
+            // A socket that was dropped in this turn, such as the one of a cancelled attempt, may
+            // still have the port.
+            let bound = retry_while_closing(core, || socket.bind(&Address::from(local)));
             bound.map_err(|error| failed(error, Operation::Bind, local))?;
         }
         connect_socket(core, socket, address, self.timeout).await

@@ -129,9 +129,26 @@ pub(super) fn retry_while_in_use<T>(
     core: Option<&Core>,
     bind: impl Fn() -> io::Result<T>,
 ) -> io::Result<T> {
-    let mut bound = bind();
     let has_processes = core.is_none_or(|core| core.kernel.real_descriptors());
-    for pass in 0..if has_processes { TURNS_TO_CLOSE + MAX_PAUSES } else { TURNS_TO_CLOSE } {
+    retry_bind(core, if has_processes { TURNS_TO_CLOSE + MAX_PAUSES } else { TURNS_TO_CLOSE }, bind)
+}
+
+/// Like [`retry_while_in_use`], but retries only while this runtime closes its dropped sockets, so
+/// the thread does not sleep.
+pub(super) fn retry_while_closing<T>(
+    core: &Core,
+    bind: impl Fn() -> io::Result<T>,
+) -> io::Result<T> {
+    retry_bind(Some(core), TURNS_TO_CLOSE, bind)
+}
+
+fn retry_bind<T>(
+    core: Option<&Core>,
+    retries: u32,
+    bind: impl Fn() -> io::Result<T>,
+) -> io::Result<T> {
+    let mut bound = bind();
+    for pass in 0..retries {
         if !is_in_use(&bound) {
             break;
         }

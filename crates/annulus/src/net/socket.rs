@@ -241,6 +241,11 @@ impl SocketSettings {
         self.options.push((option, each, value));
     }
 
+    /// Returns true if an option has been set to a value other than 0.
+    pub(super) fn is_on(&self, option: SocketOption) -> bool {
+        self.options.iter().any(|&(other, _, value)| other == option && value != 0)
+    }
+
     pub(super) fn bind_device(&mut self, name: String) {
         self.device = Some(name);
     }

@@ -1,5 +1,7 @@
 //! Connection attempts. A slot keeps the address and the descriptor at least until the terminal
-//! event, because the kernel may use them until then.
+//! event, because the kernel may use them until then. Afterwards, the descriptor of an attempt that
+//! has failed or was dropped is closed at once, because its local address may be needed again for
+//! the next attempt.
 #![allow(unsafe_code)]
 
 use crate::slots::Waits;
@@ -73,7 +75,7 @@ impl Connects {
         Poll::Ready(match outcome {
             Ok(()) => Ok(fd),
             Err(errno) => {
-                state.close(fd);
+                state.close_now(fd);
                 let given_up = timed_out && errno == Errno::CANCELED;
                 Err(if given_up { io::ErrorKind::TimedOut.into() } else { errno.into() })
             }
@@ -87,7 +89,7 @@ impl Connects {
         state.deferred.wakes.extend(attempt.waker.take());
         if attempt.dropped {
             let fd = self.free(state, event.token.slot());
-            state.close(fd);
+            state.close_now(fd);
         }
     }
 
@@ -111,7 +113,7 @@ impl Connects {
             state.cancel(id.token(OpKind::Connect));
         } else {
             let fd = self.free(state, slot);
-            state.close(fd);
+            state.close_now(fd);
         }
     }
 

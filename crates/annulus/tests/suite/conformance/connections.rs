@@ -1,6 +1,6 @@
 //! Connecting and accepting.
 
-use crate::common::{echo, pair, pattern, receive, touch};
+use crate::common::{echo, own_address, pair, pattern, receive, touch};
 use annulus::net::{
     ConnectOptions, ConnectionLimit, ListenOptions, TcpListener, TcpStream, UdpSocket, UnixOptions,
     UnixStream,
@@ -83,6 +83,24 @@ pub(crate) async fn a_refusal_contains_the_address() -> io::Result<()> {
     }
     // Listeners can still be reached.
     pair().await.map(drop)
+}
+
+/// Only one socket at a time can have a local port, so each attempt must give it up.
+pub(crate) async fn a_local_port_serves_one_attempt_after_another() -> io::Result<()> {
+    let listener = TcpListener::bind("127.0.0.1:0")?;
+    let (closed, open) = (CLOSED.parse().unwrap(), listener.local_addr()?);
+    let local = TcpListener::bind(own_address())?.local_addr()?;
+    let options = ConnectOptions::new().bind(local);
+    for _ in 0..3 {
+        let error = options.connect(closed).await.unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused, "{error}");
+        // Dropped before the turn in which it starts, and after it.
+        assert!(touch(options.connect(closed)).is_none());
+        _ = timeout(Duration::ZERO, options.connect(closed)).await;
+    }
+    let client = options.connect(&[closed, closed, open][..]).await?;
+    assert_eq!((client.local_addr()?, client.peer_addr()?), (local, open));
+    Ok(())
 }
 
 /// Linux connects a socket to its own port if nothing listens there.

@@ -135,6 +135,7 @@ suite! {
     connections::a_reset_before_the_accept_is_counted;
     connections::a_refusal_contains_the_address;
     connections::a_connection_to_oneself_is_refused;
+    connections::a_local_port_serves_one_attempt_after_another;
     connections::an_address_is_free_at_once_for_another_socket;
     errors::errors_contain_operation_and_peer;
     connections::a_thousand_connections_echo;

@@ -107,3 +107,22 @@ fn a_dropped_race_leaves_no_attempt() -> io::Result<()> {
         Ok(())
     })
 }
+
+#[test]
+fn addresses_are_tried_in_sequence_from_a_port_that_is_not_shared() -> io::Result<()> {
+    run(async |silent, server| {
+        let from = |port| ConnectOptions::new().timeout(SECOND).bind(([0, 0, 0, 0], port).into());
+        let start = Instant::now();
+        let stream = from(5000).connect(&[silent, server][..]).await?;
+        let took = start.elapsed();
+        assert!((SECOND..SECOND + SOON).contains(&took), "{took:?}");
+        assert_eq!((stream.local_addr()?.port(), stream.peer_addr()?), (5000, server));
+        let start = Instant::now();
+        let shared = from(5001).reuse_address(true);
+        let stream = shared.connect(&[silent, server][..]).await?;
+        let took = start.elapsed();
+        assert!((DELAY..DELAY + SOON).contains(&took), "{took:?}");
+        assert_eq!((stream.local_addr()?.port(), stream.peer_addr()?), (5001, server));
+        Ok(())
+    })
+}
