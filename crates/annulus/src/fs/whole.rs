@@ -116,9 +116,15 @@ impl File {
         (read, text)
     }
 
-    /// Reserves space for the length of the whole file. The rest of the file may be shorter.
+    /// Reserves space for the part of the file after the cursor.
     async fn reserve_rest(&self, buf: &mut Vec<u8>) -> io::Result<()> {
-        let len = usize::try_from(self.metadata().await?.len()).map_err(|_| too_large())?;
+        let len = self.metadata().await?.len();
+        // While a call at the cursor is in flight, asking for the position could block.
+        let guard = self.wait_for_cursor_calls().await?;
+        // Pipes and terminals have no cursor.
+        let position = if self.has_cursor() { self.move_cursor(0)? } else { 0 };
+        drop(guard);
+        let len = usize::try_from(len.saturating_sub(position)).map_err(|_| too_large())?;
         buf.try_reserve_exact(len.saturating_add(SPARE_BYTES)).map_err(|_| too_large())
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::files::mode::everywhere;
 use annulus::fs::{self, Advice, File, IoBuf, Lock, OpenOptions};
-use std::io;
+use std::io::{self, SeekFrom};
 
 #[test]
 fn written_bytes_are_read_back() {
@@ -282,6 +282,27 @@ fn read_to_string_appends_text_or_leaves_the_string_as_it_was() {
         let mut directory = File::open(place.path()).await?;
         let (failed, kept) = directory.read_to_string("kept".to_owned()).await;
         assert_eq!((failed.unwrap_err().kind(), &*kept), (io::ErrorKind::IsADirectory, "kept"));
+        Ok(())
+    });
+}
+
+#[test]
+fn reads_to_the_end_reserve_memory_for_the_rest_only() {
+    everywhere(|place| async move {
+        // Longer than the memory of the machine, and without data.
+        const LEN: u64 = 1 << 40;
+        let path = place.join("file");
+        std::fs::File::create(&path)?.set_len(LEN)?;
+        let mut file = File::open(&path).await?;
+        for (to, rest) in [(LEN - 10, 10), (LEN, 0), (LEN + 10, 0)] {
+            file.seek(SeekFrom::Start(to)).await?;
+            let (count, bytes) = file.read_to_end(Vec::new()).await;
+            assert_eq!((count?, &*bytes), (rest, &vec![0; rest][..]));
+            assert!(bytes.capacity() < 4096, "{} bytes were reserved", bytes.capacity());
+            file.seek(SeekFrom::Start(to)).await?;
+            let (count, text) = file.read_to_string(String::new()).await;
+            assert_eq!((count?, text.len()), (rest, rest));
+        }
         Ok(())
     });
 }
