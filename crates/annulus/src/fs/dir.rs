@@ -111,7 +111,7 @@ impl Dir {
     }
 
     /// Returns the metadata of a path. For a symbolic link, this is the metadata of the link
-    /// itself.
+    /// itself. If the path ends with a slash, the system follows the link.
     ///
     /// # Errors
     /// The errors of [`metadata`](Self::metadata).
@@ -151,11 +151,15 @@ impl Dir {
     /// others remove at the same time count as removed. The removal holds a descriptor per level,
     /// so it fails for trees deeper than the process's descriptor limit.
     ///
+    /// Slashes and `/.` at the end of the path are ignored, because with them the system would
+    /// follow a link: `link/` removes the link.
+    ///
     /// # Errors
     /// `NotFound` if nothing existed at the path; otherwise the first error. Part of the tree may
     /// then have been removed already.
     pub async fn remove_dir_all(&self, path: impl AsRef<Path>) -> io::Result<()> {
-        let path = path.as_ref();
+        // Components have neither slashes nor `.` at the end.
+        let path = path.as_ref().components().as_path();
         match self.open_with(path, OFlags::NOFOLLOW).await {
             Ok(root) => root.remove_content().await?,
             Err(error) => {
@@ -262,7 +266,8 @@ impl Dir {
     /// Returns the target of a symbolic link.
     ///
     /// # Errors
-    /// `InvalidInput` if the path is not a symbolic link, `NotFound`, ….
+    /// `InvalidInput` if the path is not a symbolic link, `NotFound`, …. With a slash at its end, a
+    /// path refers to the target of the link, so it is never a symbolic link.
     pub async fn read_link(&self, path: impl AsRef<Path>) -> io::Result<PathBuf> {
         let path = path.as_ref();
         consume_budget().await;

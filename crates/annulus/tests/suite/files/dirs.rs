@@ -68,6 +68,28 @@ fn trees_are_made_and_removed_and_links_are_not_followed() {
     });
 }
 
+/// With a slash at the end of the path, the system follows a link even if it is told not to.
+#[test]
+fn links_are_not_followed_whatever_ends_the_path() {
+    everywhere(|place| async move {
+        fs::create_dir(place.join("outside")).await?;
+        fs::write(place.join("outside/file"), b"stays").await?;
+        for end in ["", "/", "//", "/.", "/./"] {
+            fs::symlink("outside", place.join("link")).await?;
+            fs::remove_dir_all(place.join(format!("link{end}"))).await?;
+            assert!(fs::symlink_metadata(place.join("link")).await.is_err(), "{end} left the link");
+            assert_eq!(fs::read(place.join("outside/file")).await?, b"stays", "{end}");
+            fs::create_dir_all(place.join("tree/below")).await?;
+            fs::remove_dir_all(place.join(format!("tree{end}"))).await?;
+            assert!(!fs::try_exists(place.join("tree")).await?, "{end} left the tree");
+        }
+        let file = place.join("outside/file/");
+        assert_eq!(fs::remove_dir_all(file).await.unwrap_err().kind(), ErrorKind::NotADirectory);
+        assert_eq!(fs::remove_dir_all("").await.unwrap_err().kind(), ErrorKind::NotFound);
+        Ok(())
+    });
+}
+
 #[test]
 fn a_directory_removed_while_being_read_ends() {
     const NAMES: usize = 800;
