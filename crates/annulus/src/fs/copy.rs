@@ -216,7 +216,10 @@ impl RangeCopy<'_> {
                 return Ok(false);
             }
             if is_last {
-                target.grow_to(self.to + self.at).await?;
+                // A copy of no bytes changes nothing, even if it starts after the target's end.
+                if self.at > 0 {
+                    target.grow_to(self.to + self.at).await?;
+                }
                 *self.done = self.at;
                 return Ok(data < end);
             }

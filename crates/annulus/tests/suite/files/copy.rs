@@ -535,3 +535,23 @@ fn a_copy_to_an_append_file_continues_after_a_dropped_one() {
         Ok(())
     });
 }
+
+#[test]
+fn a_copy_of_no_bytes_leaves_the_length() {
+    everywhere(|place| async move {
+        std::fs::File::create(place.join("from"))?.set_len(1 << 20)?;
+        let mut from = File::open(place.join("from")).await?;
+        let mut to = File::create(place.join("to")).await?;
+        to.seek(SeekFrom::Start(100)).await?;
+        assert_eq!(copy_at_most(&mut from, &mut to, 0).await?, 0);
+        for end in [1 << 20, 1 << 21] {
+            from.seek(SeekFrom::Start(end)).await?;
+            assert_eq!(copy(&mut from, &mut to).await?, 0);
+        }
+        assert_eq!(to.metadata().await?.len(), 0);
+        // The end of the source is a hole, which counts.
+        from.seek(SeekFrom::End(-10)).await?;
+        assert_eq!((copy(&mut from, &mut to).await?, to.metadata().await?.len()), (10, 110));
+        Ok(())
+    });
+}
