@@ -526,11 +526,19 @@ impl File {
     /// flight off the loop, the file may still become locked. [`unlock`](Self::unlock) and the drop
     /// release that lock too.
     ///
+    /// If the file is locked through this handle or a clone, the new lock replaces the old one, but
+    /// not in one step, as with `flock(2)`: while this waits, the file is not locked, and other
+    /// processes may lock and change it. Otherwise, two holders of shared locks that both wait for
+    /// the exclusive one would wait forever. If this fails or its future is dropped, the old lock
+    /// may be lost.
+    ///
     /// # Errors
     /// `Unsupported` if the file system has no locks, ….
     pub async fn lock(&self, lock: Lock) -> io::Result<()> {
         let mut pause = MIN_RETRY_PAUSE;
-        while !self.try_lock(lock).await? {
+        while !self.attempt_lock(lock).await? {
+            // The failed attempt has released any earlier lock.
+            self.open.held_lock.set(None);
             sleep(pause).await;
             pause = (pause * 2).min(MAX_RETRY_PAUSE);
         }
@@ -539,16 +547,49 @@ impl File {
 
     /// Locks the file if possible now. Returns false if another lock prevents this.
     ///
+    /// If the file is locked through this handle or a clone, the new lock replaces the old one.
+    /// Linux releases the old lock before it tries the new one. If the new one is refused, this
+    /// takes the old one again, so false means that the file is locked as before. But another
+    /// process may have locked and changed the file in between. If its lock prevents this from
+    /// taking the old one, this fails and the file is no longer locked. Locks that the program has
+    /// taken through the descriptor (`AsFd`) are not known here, and are lost. So may be the old
+    /// lock if the future is dropped.
+    ///
     /// # Errors
-    /// The errors of [`lock`](Self::lock).
+    /// The errors of [`lock`](Self::lock), and `ResourceBusy` if the old lock has been lost.
     pub async fn try_lock(&self, lock: Lock) -> io::Result<bool> {
+        let held = self.open.held_lock.get();
+        if self.attempt_lock(lock).await? {
+            return Ok(true);
+        }
+        match held {
+            Some(held) if held != lock => self.retake(held).await.map(|()| false),
+            _ => Ok(false),
+        }
+    }
+
+    /// Takes a lock again that was released to try another one.
+    async fn retake(&self, lock: Lock) -> io::Result<()> {
+        if self.attempt_lock(lock).await? {
+            return Ok(());
+        }
+        self.open.held_lock.set(None);
+        let text = "the file is no longer locked: another process has locked it while a different lock was tried";
+        Err(io::Error::new(io::ErrorKind::ResourceBusy, text))
+    }
+
+    /// Locks the file if possible now. After a refusal, a lock of the other kind is lost.
+    async fn attempt_lock(&self, lock: Lock) -> io::Result<bool> {
         let operation = match lock {
             Lock::Shared => LOCK_SH | LOCK_NB,
             Lock::Exclusive => LOCK_EX | LOCK_NB,
         };
         match self.flock(operation).await {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
-            outcome => outcome.map(|()| true),
+            locked => locked.map(|()| {
+                self.open.held_lock.set(Some(lock));
+                true
+            }),
         }
     }
 
@@ -557,6 +598,8 @@ impl File {
     /// # Errors
     /// The errors of [`lock`](Self::lock).
     pub async fn unlock(&self) -> io::Result<()> {
+        // Also if the future is dropped: a lock that is to be released is never taken again.
+        self.open.held_lock.set(None);
         self.flock(LOCK_UN).await
     }
 

@@ -3,7 +3,7 @@
 #![allow(unsafe_code)]
 
 use super::call::CallArgs;
-use super::file::{File, LOCK_UN};
+use super::file::{File, LOCK_UN, Lock};
 use super::metadata::Metadata;
 use super::path::CWD;
 use super::transfer::Write;
@@ -52,6 +52,8 @@ pub(crate) struct OpenFile {
     unreported: RefCell<Option<io::Error>>,
     /// Whether a lock has been requested, which the last drop must release.
     pub(super) may_be_locked: Cell<bool>,
+    /// The lock that was taken last, unless it has been released or lost since.
+    pub(super) held_lock: Cell<Option<Lock>>,
     /// Whether the descriptor has been exposed to the program, which may have duplicated it.
     pub(super) was_exposed: Cell<bool>,
 }
@@ -72,6 +74,7 @@ impl OpenFile {
             cursor,
             unreported,
             may_be_locked,
+            held_lock: Cell::new(None),
             was_exposed,
         })
     }

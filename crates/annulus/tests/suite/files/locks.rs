@@ -85,3 +85,45 @@ fn a_duplicate_of_an_exposed_descriptor_keeps_the_lock() {
         Ok(())
     });
 }
+
+/// Linux releases a lock before it tries one of another kind.
+#[test]
+fn a_refused_lock_leaves_the_lock_before_it() {
+    everywhere(|place| async move {
+        let path = place.join("file");
+        let one = File::create(&path).await?;
+        let (two, three) = (File::open(&path).await?, File::open(&path).await?);
+        assert!(one.try_lock(Lock::Shared).await? && two.try_lock(Lock::Shared).await?);
+        assert!(!one.try_lock(Lock::Exclusive).await?);
+        two.unlock().await?;
+        assert!(!three.try_lock(Lock::Exclusive).await?, "the shared lock is lost");
+        // A clone has the same lock.
+        let clone = one.try_clone()?;
+        assert!(clone.try_lock(Lock::Exclusive).await?);
+        assert!(!three.try_lock(Lock::Shared).await?);
+        one.unlock().await?;
+        // After an unlock, there is no lock to keep.
+        three.lock(Lock::Exclusive).await?;
+        assert!(!one.try_lock(Lock::Shared).await? && !clone.try_lock(Lock::Exclusive).await?);
+        three.unlock().await?;
+        assert!(!is_locked(&path), "a refused lock was taken");
+        Ok(())
+    });
+}
+
+#[test]
+fn holders_of_shared_locks_that_wait_for_the_exclusive_one_all_get_it() {
+    everywhere(|place| async move {
+        let path = place.join("file");
+        let (one, two) = (File::create(&path).await?, File::open(&path).await?);
+        one.lock(Lock::Shared).await?;
+        two.lock(Lock::Shared).await?;
+        let first = annulus::spawn(async move {
+            one.lock(Lock::Exclusive).await?;
+            one.unlock().await
+        });
+        two.lock(Lock::Exclusive).await?;
+        two.unlock().await?;
+        first.await.expect("the task panicked")
+    });
+}
