@@ -443,7 +443,10 @@ impl File {
     }
 }
 
-/// Exposes the descriptor for calls that this crate lacks. It stays open while it is borrowed.
+/// Exposes the descriptor for calls that this crate lacks. It stays open while it is borrowed. Do
+/// not change `O_APPEND` or `O_DIRECT` with `fcntl(2)`: the file relies on the flags with which it
+/// was opened or taken over, so later writes and copies could fail or put bytes in the wrong place.
+///
 /// Under a simulated kernel, it is a number that no descriptor has, so every call fails with
 /// `EBADF`.
 impl AsFd for File {
