@@ -170,10 +170,13 @@ impl FileStream {
     /// The errors of [`File::seek`], also for an earlier seek whose future was dropped; the error
     /// of a write.
     pub async fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        // An earlier seek to the same target is not this one.
+        poll_fn(|cx| self.poll_sought(cx)).await?;
         poll_fn(|cx| self.poll_seek(cx, to)).await
     }
 
-    /// Polls like [`seek`](Self::seek).
+    /// Polls like [`seek`](Self::seek). If a seek to an equal target has begun, this continues it,
+    /// even if it was begun by a future that has been dropped.
     ///
     /// # Errors
     /// The errors of [`seek`](Self::seek).

@@ -82,6 +82,20 @@ fn writes_go_after_the_consumed_bytes() {
     everywhere(write_and_read);
 }
 
+#[test]
+fn equal_relative_seeks_each_move_the_cursor() {
+    everywhere(|place| async move {
+        let mut file = both_ways(&place, "a").await?;
+        for by in [5, 10] {
+            // The dropped seek has begun, so the next one completes it first.
+            _ = touch(file.seek(SeekFrom::Current(by)));
+            let before = file.seek(SeekFrom::Current(by)).await?;
+            assert_eq!(before, if by == 5 { 10 } else { 30 });
+        }
+        Ok(())
+    });
+}
+
 async fn drop_all(place: Place) -> io::Result<()> {
     let mut file = both_ways(&place, "a").await?;
     let text = pattern(LEN);
