@@ -273,16 +273,20 @@ impl ShardListener {
     }
 
     fn adopt(&self, parts: Parts) -> io::Result<TcpStream> {
-        let stream = TcpStream::from_parts(parts)?;
-        // Count it as a stream before removing it from the transit count, so that it is counted at
-        // all times.
-        current::get()?.publish_streams()?;
+        let adopted = TcpStream::from_parts(parts).and_then(|stream| {
+            // Count it as a stream before removing it from the transit count, so that it is counted
+            // at all times.
+            current::get()?.publish_streams()?;
+            Ok(stream)
+        });
+        // A connection that could not be adopted has been closed, so it is no longer in transit
+        // either.
         if let AcceptSource::Inbox(_, in_transit) = &self.source {
             // Pairs with the acquire load in `distribute`: if that load no longer sees the
             // connection in transit, it sees the stream.
             in_transit.fetch_sub(1, Ordering::Release);
         }
-        Ok(stream)
+        adopted
     }
 }
 
@@ -305,4 +309,27 @@ fn distribute(parts: Parts, routes: &[Route], this: &Shard) -> Option<Parts> {
     let refused = route.inbox.try_send(parts).err()?;
     route.in_transit.fetch_sub(1, Ordering::Relaxed);
     Some(refused.into_value())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::runtime::Runtime;
+    use std::os::unix::net::UnixStream;
+
+    #[test]
+    fn a_connection_that_is_not_adopted_is_no_longer_in_transit() {
+        let (sender, inbox) = channel(1);
+        let in_transit = Arc::new(AtomicUsize::new(1));
+        let driver = Arc::new(Runtime::new().unwrap().driver().clone());
+        let shard = Shard { index: 1, cpu: None, driver, handles: Arc::new([]) };
+        let source = AcceptSource::Inbox(inbox, in_transit.clone());
+        let mut listener = ShardListener { source, shard, address: ([127, 0, 0, 1], 1).into() };
+        let (socket, _peer) = UnixStream::pair().unwrap();
+        sender.try_send(Parts::new(socket.into(), Vec::new())).unwrap();
+        // No runtime is entered, so the connection has none to belong to.
+        let polled = listener.poll_accept(&mut Context::from_waker(std::task::Waker::noop()));
+        assert!(matches!(polled, Poll::Ready(Err(_))), "{polled:?}");
+        assert_eq!(in_transit.load(Ordering::Relaxed), 0);
+    }
 }
