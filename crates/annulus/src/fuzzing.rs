@@ -24,7 +24,8 @@ pub fn datagram(bytes: &[u8]) {
         let head = MessageHead::read(&buffer).unwrap_or_default();
         let controls = &buffer[format.layout.control_at()..format.layout.payload_at()];
         let controls = &controls[..controls.len().min(head.control_len as usize)];
-        let has_descriptors = |control| matches!(control, Control::Descriptors(_));
+        let has_descriptors =
+            |control| matches!(control, Control::Descriptors(_) | Control::ProcessDescriptor(_));
         if !Controls::new(controls).any(has_descriptors) {
             take_apart(buffer.clone(), format);
             hand_out(buffer, format);

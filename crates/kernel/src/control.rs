@@ -11,6 +11,7 @@ const SOL_UDP: i32 = 17;
 const SOL_IPV6: i32 = 41;
 const SCM_RIGHTS: i32 = 1;
 const SCM_CREDENTIALS: i32 = 2;
+const SCM_PIDFD: i32 = 4;
 const SCM_TIMESTAMPNS: i32 = 35;
 const SO_RXQ_OVFL: i32 = 40;
 const IP_TOS: i32 = 1;
@@ -62,6 +63,9 @@ pub enum Control<'a> {
     /// Descriptors of four bytes each, native-endian. Received ones are open, and belong to the
     /// receiver.
     Descriptors(&'a [u8]),
+    /// Received: a descriptor of the sender's process (`SCM_PIDFD`, since Linux 6.5), which is open
+    /// and belongs to the receiver.
+    ProcessDescriptor(RawFd),
     /// A message of another kind, or one that cannot be decoded.
     Unknown {
         /// `cmsg_level`
@@ -142,6 +146,9 @@ impl<'a> ControlWriter<'a> {
                 self.push_raw(SOL_SOCKET, SCM_CREDENTIALS, parts.as_flattened())
             }
             Control::Descriptors(bytes) => self.push_raw(SOL_SOCKET, SCM_RIGHTS, bytes),
+            Control::ProcessDescriptor(fd) => {
+                self.push_raw(SOL_SOCKET, SCM_PIDFD, &fd.to_ne_bytes())
+            }
             Control::Unknown { .. } => false,
         }
     }
@@ -215,6 +222,8 @@ fn decode(level: i32, kind: i32, data: &[u8]) -> Option<Control<'_>> {
             Control::Credentials(Credentials { pid: id(0)?, uid: id(4)?, gid: id(8)? })
         }
         (SOL_SOCKET, SCM_RIGHTS) => Control::Descriptors(data),
+        // A negative number is the error of opening the descriptor.
+        (SOL_SOCKET, SCM_PIDFD) => Control::ProcessDescriptor(int(data, 0).filter(|fd| *fd >= 0)?),
         _ => return None,
     })
 }
@@ -231,7 +240,7 @@ fn int(bytes: &[u8], at: usize) -> Option<i32> {
 mod tests {
     use super::*;
 
-    fn every_kind() -> [Control<'static>; 9] {
+    fn every_kind() -> [Control<'static>; 10] {
         [
             Control::PacketInfo { local: Ipv4Addr::new(127, 0, 0, 9).into(), interface: 3 },
             Control::PacketInfo { local: Ipv6Addr::LOCALHOST.into(), interface: 7 },
@@ -242,6 +251,7 @@ mod tests {
             Control::Drops(u32::MAX),
             Control::Credentials(Credentials { pid: 1, uid: 1000, gid: 100 }),
             Control::Descriptors(&[5, 0, 0, 0, 6, 0, 0, 0]),
+            Control::ProcessDescriptor(7),
         ]
     }
 

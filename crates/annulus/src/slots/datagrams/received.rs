@@ -54,6 +54,10 @@ impl ReceivedMessage {
                     let own = |fd| unsafe { OwnedFd::from_raw_fd(fd) };
                     owned.extend(descriptors(bytes).map(own));
                 }
+                // The program has asked for it through the descriptor (`SO_PASSPIDFD`), but no call
+                // returns it.
+                // SAFETY: as for the other descriptors.
+                Control::ProcessDescriptor(fd) => drop(unsafe { OwnedFd::from_raw_fd(fd) }),
                 _ => {}
             }
         }

@@ -416,6 +416,7 @@ linux_suite! {
     unix::datagrams_pass_descriptors;
     unix::descriptors_that_are_not_taken_are_closed;
     unix::datagrams_carry_no_descriptors_unless_enabled;
+    unix::descriptors_of_processes_are_closed;
 }
 
 #[test]

@@ -5,6 +5,7 @@ use crate::common::{pattern, receive};
 use annulus::net::{UnixDatagram, UnixListener, UnixOptions, UnixStream};
 use annulus::spawn;
 use annulus::time::timeout;
+use annulus_skip::skip;
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
 use std::ffi::OsString;
 use std::io::{self, ErrorKind, IoSlice, Read, Write};
@@ -528,4 +529,49 @@ pub(crate) async fn a_socket_without_an_address_sends() -> io::Result<()> {
     let (bytes, source) = server.recv_from().await?;
     assert!(&*bytes == b"again" && source.is_unnamed());
     Ok(())
+}
+
+/// Returns the number of descriptors of this process that refer to the process itself.
+fn own_process_descriptors() -> io::Result<usize> {
+    let own = format!("Pid:\t{}\n", std::process::id());
+    let infos = std::fs::read_dir("/proc/self/fdinfo")?.flatten();
+    let refers = |info: &std::fs::DirEntry| {
+        std::fs::read_to_string(info.path()).is_ok_and(|text| text.contains(&own))
+    };
+    Ok(infos.filter(refers).count())
+}
+
+/// If the program asks for it through the descriptor, the kernel adds a descriptor of the sender's
+/// process to each message.
+pub(crate) async fn descriptors_of_processes_are_closed() -> io::Result<()> {
+    const SO_PASSPIDFD: i32 = 76;
+    let options = UnixOptions::new().descriptors(true);
+    let ((mut one, mut other), (sender, receiver)) = (options.pair()?, options.datagram_pair()?);
+    for fd in [other.as_raw_fd(), receiver.as_raw_fd()] {
+        let on = 1;
+        let len = size_of_val(&on) as u32;
+        // SAFETY: the option is an integer that outlives the call.
+        let set = unsafe {
+            libc::setsockopt(fd, libc::SOL_SOCKET, SO_PASSPIDFD, (&raw const on).cast(), len)
+        };
+        if set != 0 {
+            skip!("this kernel passes no descriptors of processes");
+            return Ok(());
+        }
+    }
+    for _ in 0..3 {
+        one.send("a").await?;
+        assert_eq!(other.recv().await?.as_deref(), Some(&b"a"[..]));
+        sender.send("b").await?;
+        let message = receiver.recv_message().await?;
+        assert!(message.descriptors.is_empty() && *message.bytes == *b"b");
+    }
+    // Other tests may receive some at the same time, but those are closed soon.
+    let closed = async {
+        while own_process_descriptors()? > 0 {
+            annulus::time::sleep(Duration::from_millis(1)).await;
+        }
+        io::Result::Ok(())
+    };
+    timeout(DEADLINE, closed).await.expect("descriptors of the process were leaked")
 }
