@@ -14,6 +14,11 @@ use rustix::fd::RawFd;
 use rustix::fs::FileType;
 use rustix::io::Errno;
 use std::collections::BTreeMap;
+use std::thread;
+use std::time::Duration;
+
+/// Pause between checks of the descriptors while the kernel refuses to poll all of them together.
+const REFUSED_POLL_PAUSE: Duration = Duration::from_millis(10);
 
 /// A call that waits for its descriptor to become ready, or that the poll thread is making.
 pub(super) struct PendingCall {
@@ -157,17 +162,36 @@ impl PollSet {
     }
 
     /// Waits for one of the descriptors or the eventfd. Returns the calls whose descriptors are
-    /// ready, or none if polling fails.
+    /// ready.
     fn poll(&self, wake_fd: Fd) -> Vec<Token> {
         let mut polled: Vec<(Fd, PollFlags)> = self.fds.values().copied().collect();
         polled.push((wake_fd, PollFlags::IN));
-        let Ok(ready) = descriptor::poll(&polled, None) else { return Vec::new() };
+        let ready = match descriptor::poll(&polled, None) {
+            Err(Errno::INTR) => return Vec::new(),
+            Err(_) => poll_singly(&polled),
+            Ok(ready) => ready,
+        };
         let ready: BTreeMap<RawFd, PollFlags> = self.fds.keys().copied().zip(ready).collect();
         let always = PollFlags::ERR | PollFlags::HUP | PollFlags::NVAL;
         let calls =
             self.calls.iter().filter(|(_, fd, flags)| ready[fd].intersects(*flags | always));
         calls.map(|(token, ..)| *token).collect()
     }
+}
+
+/// Checks one descriptor at a time, for when `poll` refuses all together: there are more than the
+/// process may have since its limit was lowered, or memory is short. Waits briefly unless one is
+/// ready, because this may be so for long.
+fn poll_singly(polled: &[(Fd, PollFlags)]) -> Vec<PollFlags> {
+    let check = |one: &(Fd, PollFlags)| {
+        let ready = descriptor::poll(&[*one], Some(Duration::ZERO));
+        ready.map_or(PollFlags::empty(), |ready| ready[0])
+    };
+    let ready: Vec<PollFlags> = polled.iter().map(check).collect();
+    if ready.iter().all(PollFlags::is_empty) {
+        thread::sleep(REFUSED_POLL_PAUSE);
+    }
+    ready
 }
 
 #[cfg(test)]

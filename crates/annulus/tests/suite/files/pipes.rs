@@ -1,12 +1,14 @@
 //! Named pipes and other files whose calls wait for another process. Such a call blocks no other
 //! call under any policy.
 
+use crate::common::rerun::{self, rerun};
 use crate::files::mode::{Mode, everywhere};
 use crate::files::place::Place;
 use annulus::fs::{self, File, OpenOptions};
 use annulus::spawn;
-use annulus::time::timeout;
-use std::io;
+use annulus::time::{sleep, timeout};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use std::io::{self, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::pin::pin;
@@ -175,5 +177,55 @@ fn nonblocking_ends_of_a_pipe_wait_for_each_other() {
             all += read;
         }
         written.await.unwrap()
+    });
+}
+
+/// Returns the CPU time that this process has used.
+fn cpu_time() -> Duration {
+    let used = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    Duration::try_from(used).expect("the CPU time is negative")
+}
+
+/// `poll(2)` refuses more descriptors than the process may have, even if all are open.
+#[test]
+fn reads_of_more_pipes_than_the_lowered_limit_allows_still_end() {
+    const PIPES: usize = 40;
+    // The limit belongs to the whole process.
+    if !rerun::is_alone(rerun!(reads_of_more_pipes_than_the_lowered_limit_allows_still_end)) {
+        return;
+    }
+    let usual = getrlimit(Resource::Nofile);
+    everywhere(move |_| async move {
+        let (mut reads, mut writers) = (Vec::new(), Vec::new());
+        for _ in 0..PIPES {
+            let (reader, writer) = io::pipe()?;
+            let mut file = File::try_from(OwnedFd::from(reader))?;
+            reads.push(spawn(async move { file.read(vec![0; 9]).await.0 }));
+            writers.push(writer);
+        }
+        sleep(Duration::from_millis(20)).await;
+        let low = Rlimit { current: Some(10), maximum: usual.maximum };
+        setrlimit(Resource::Nofile, low)?;
+        // The first read that ends makes the thread poll the others again.
+        let first = reads.remove(0);
+        writers[0].write_all(b"a")?;
+        assert_eq!(first.await.expect("the task panicked")?, 1);
+        let before = cpu_time();
+        sleep(Duration::from_millis(300)).await;
+        let used = cpu_time() - before;
+        for writer in &mut writers[1..] {
+            writer.write_all(b"bc")?;
+        }
+        let ended = timeout(PATIENCE, async {
+            for read in reads {
+                assert_eq!(read.await.expect("the task panicked")?, 2);
+            }
+            io::Result::Ok(())
+        });
+        let ended = ended.await;
+        setrlimit(Resource::Nofile, usual)?;
+        ended.expect("the reads never end")?;
+        assert!(used < Duration::from_millis(100), "waiting took {used:?} of CPU time");
+        Ok(())
     });
 }
