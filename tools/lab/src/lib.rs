@@ -39,6 +39,7 @@ pub mod peer;
 pub mod proc;
 pub mod process;
 pub mod process_tree;
+pub mod replace;
 pub mod results;
 pub mod scratch;
 pub mod suite;

@@ -8,13 +8,13 @@ use crate::http::{self, Answer, MAX_CONNECTIONS, Refusal, Request};
 use crate::output::note;
 use annulus::Runtime;
 use annulus::net::{ConnectionLimit, ListenOptions};
+use annulus_lab::replace::replace;
 use annulus_load::Address;
 use annulus_load::recording::{Interval, Latencies};
 use anyhow::{Context, Result};
 use clap::Args;
 use std::fmt::Write;
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread;
 use std::time::Duration;
@@ -138,20 +138,12 @@ impl Metrics {
         }
     }
 
-    /// Replaces the file atomically, so that no reader sees a partial file.
+    /// Replaces the file as a whole, so that no reader sees a partial file.
     fn write(&self) -> Result<()> {
         let Some(path) = &self.file else { return Ok(()) };
-        let failed = || format!("cannot write {}", path.display());
         let text = prometheus(&self.total.lock().unwrap_or_else(PoisonError::into_inner));
-        let new = with_suffix(path, ".new");
-        fs::write(&new, text).and_then(|()| fs::rename(&new, path)).with_context(failed)
+        replace(path, text).with_context(|| format!("cannot write {}", path.display()))
     }
-}
-
-fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(suffix);
-    name.into()
 }
 
 /// Starts a thread that serves the metrics until accepting connections fails or the process ends.
@@ -160,7 +152,7 @@ fn serve(address: &Address, total: &Arc<Mutex<Interval>>) -> Result<()> {
     let addresses = address.resolve()?;
     let total = Arc::clone(total);
     let (sender, ready) = mpsc::channel();
-    thread::spawn(move || {
+    let serve = move || {
         let Ok(mut runtime) = Runtime::builder().build().map_err(|error| sender.send(Err(error)))
         else {
             return;
@@ -188,7 +180,8 @@ fn serve(address: &Address, total: &Arc<Mutex<Interval>>) -> Result<()> {
                 note(format_args!("annulus: the metrics are no longer served: {error}"));
             }
         });
-    });
+    };
+    thread::Builder::new().spawn(serve).context("cannot start a thread for --prometheus")?;
     let bound = ready.recv().context("the thread of --prometheus has failed")?;
     let bound = bound.with_context(|| format!("cannot serve metrics at {address}"))?;
     note(format_args!("annulus load: metrics at http://{bound}/metrics"));

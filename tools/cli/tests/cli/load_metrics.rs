@@ -5,6 +5,7 @@ use annulus_load::clock;
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
+use std::os::unix::fs::{FileTypeExt, symlink};
 use std::process::{Command, Stdio};
 
 /// Requests a path; returns the whole response.
@@ -59,6 +60,25 @@ fn finished_load_leaves_its_figures_in_a_file() {
     assert_eq!(value(&text, "annulus_load_requests_sent_total"), 500);
     assert_eq!(value(&text, "annulus_load_response_seconds_bucket{le=\"+Inf\"}"), 500);
     assert_eq!(fs::read_dir(&scratch.0).unwrap().count(), 1, "a temporary file is left");
+}
+
+/// A rename over the link or the device would remove it.
+#[test]
+fn file_of_figures_may_be_a_link_or_a_device() {
+    let (server, scratch) = (Server::start(&[]), Scratch::new("prometheus-link"));
+    let (file, link) = (scratch.path("load.prom"), scratch.path("link"));
+    let (null, address) = (scratch.path("null"), server.address.to_string());
+    symlink("load.prom", &link).unwrap();
+    symlink("/dev/null", &null).unwrap();
+    for target in [&link, &null] {
+        let args = ["load", &address, "-n", "50", "-c", "2", "--prometheus-file", target];
+        let finished = annulus(args);
+        assert_eq!((finished.code, &*finished.stderr), (Some(0), ""), "{finished:?}");
+        assert!(fs::symlink_metadata(target).unwrap().is_symlink(), "{target} was replaced");
+    }
+    assert!(fs::metadata("/dev/null").unwrap().file_type().is_char_device());
+    assert_eq!(value(&fs::read_to_string(&file).unwrap(), "annulus_load_requests_sent_total"), 50);
+    assert_eq!(fs::read_dir(&scratch.0).unwrap().count(), 3, "a temporary file is left");
 }
 
 #[test]

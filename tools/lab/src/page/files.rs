@@ -10,6 +10,7 @@ use anyhow::{Context, Result, ensure};
 
 use super::{Document, Form, IndexEntry, index};
 use crate::bench::Report;
+use crate::replace::replace;
 use crate::results::{Results, run_name};
 use crate::suite::SuiteReport;
 
@@ -173,17 +174,9 @@ fn title(directory: &Path) -> String {
     path.file_name().map_or("Results".into(), |name| name.to_string_lossy().into_owned())
 }
 
-/// Replaces a file as a whole: writes a temporary file beside it, and renames that.
+/// Replaces a file as a whole.
 fn save(path: &Path, text: &str) -> Result<()> {
-    let mut name = path.file_name().unwrap_or_default().to_owned();
-    name.push(format!(".{}", std::process::id()));
-    let beside = path.with_file_name(name);
-    let written = fs::write(&beside, text).and_then(|()| fs::rename(&beside, path));
-    if written.is_err() {
-        // Do not leave an incomplete file behind.
-        let _ = fs::remove_file(&beside);
-    }
-    written.with_context(|| {
+    replace(path, text).with_context(|| {
         format!(
             "cannot write {}: free space, or choose another directory with --out",
             path.display()
