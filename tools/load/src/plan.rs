@@ -1,6 +1,6 @@
 //! The plan of a run: which server, which workload, how many clients, and for how long.
 
-use crate::invalid::{InvalidValue, invalid};
+use crate::invalid::{InvalidValue, counted, invalid};
 use crate::mix::MAX_MESSAGE_BYTES;
 use crate::part::Part;
 use crate::protocol::Protocol;
@@ -26,6 +26,12 @@ pub const MAX_EVENT_LOOPS: usize = 256;
 
 /// The maximum length of a run, its warm-up and its intervals: thirty days.
 pub(crate) const MAX_DURATION: Duration = Duration::from_secs(30 * 24 * 3600);
+
+/// The minimum length of a recorded interval.
+const MIN_INTERVAL: Duration = Duration::from_millis(1);
+/// The maximum number of recorded intervals in a run, which are kept in memory. The longest run has
+/// fewer intervals of one second.
+pub(crate) const MAX_INTERVALS: u64 = 3_000_000;
 
 /// The plan of one run.
 #[derive(Clone, Debug)]
@@ -68,7 +74,8 @@ pub struct Plan {
     pub connect_timeout: Duration,
     /// The seed of the payload and of all random numbers of the clients.
     pub seed: u64,
-    /// The length of recorded intervals: above zero, and at most 30 days.
+    /// The length of recorded intervals: 1 ms to 30 days, and at least a 3,000,000th of `duration`
+    /// unless `requests` limits the run.
     pub interval: Duration,
     /// The part of this machine in a run of several machines. `clients`, `requests` and the rate
     /// apply to all parts together.
@@ -149,7 +156,28 @@ impl Plan {
             ("duration", self.duration),
             ("reply timeout", self.reply_timeout),
             ("connect timeout", self.connect_timeout),
-        ])
+        ])?;
+        self.check_interval()
+    }
+
+    /// Rejects a recorded interval that is so short that the intervals could exhaust the memory.
+    fn check_interval(&self) -> Result<(), InvalidValue> {
+        let Plan { interval, duration, .. } = *self;
+        if interval < MIN_INTERVAL {
+            return Err(invalid(format!(
+                "the recorded interval must be at least {MIN_INTERVAL:?}, not {interval:?}"
+            )));
+        }
+        let intervals = duration.as_nanos().div_ceil(interval.as_nanos());
+        // A run that ends with its last request usually ends long before `duration`.
+        if self.requests.is_none() && intervals > u128::from(MAX_INTERVALS) {
+            let least = duration.as_nanos().div_ceil(u128::from(MAX_INTERVALS) * 1_000_000);
+            return Err(invalid(format!(
+                "{duration:?} has {intervals} recorded intervals of {interval:?}, but the limit is \
+                 {MAX_INTERVALS}: use an interval of at least {least} ms, or a shorter duration"
+            )));
+        }
+        Ok(())
     }
 
     fn check_streams(&self, streams: Streams) -> Result<(), InvalidValue> {
@@ -171,7 +199,8 @@ impl Plan {
             let most = MAX_IN_FLIGHT_BYTES / length;
             return Err(invalid(format!(
                 "{pipeline} messages of {length} bytes in flight exceed the limit of \
-                 {MAX_IN_FLIGHT_BYTES} bytes per connection: use at most {most} messages"
+                 {MAX_IN_FLIGHT_BYTES} bytes per connection: use at most {}",
+                counted(most as u64, "message")
             )));
         }
         Ok(())
@@ -187,11 +216,11 @@ impl Plan {
         let clients = if on_one_connection { 1 } else { self.clients };
         let most = pipeline * clients;
         if requests as usize > most {
-            let plural = if clients == 1 { "" } else { "s" };
             return Err(invalid(format!(
-                "a burst of {requests} requests does not fit on {clients} connection{plural} with \
-                 {pipeline} in flight on each: use at most {most} requests, more messages \
-                 in flight, or more connections"
+                "a burst of {requests} requests does not fit on {} with {pipeline} in flight on \
+                 each: use at most {}, more messages in flight, or more connections",
+                counted(clients as u64, "connection"),
+                counted(most as u64, "request")
             )));
         }
         Ok(())
@@ -485,6 +514,26 @@ mod tests {
             "the reply timeout must be above zero",
         );
         refused(streams, |plan| plan.address = "[::1]:0".parse().unwrap(), "port 0");
+    }
+
+    #[test]
+    fn recorded_intervals_are_neither_too_short_nor_too_many() {
+        let streams = Streams::default();
+        let tiny: fn(&mut Plan) = |plan| plan.interval = Duration::from_nanos(1);
+        refused(streams, tiny, "the recorded interval must be at least 1ms, not 1ns");
+        assert_eq!(check(streams, |plan| plan.interval = MIN_INTERVAL), Ok(()));
+        assert_eq!(check(streams, |plan| plan.duration = MAX_DURATION), Ok(()));
+        refused(
+            streams,
+            |plan| (plan.interval, plan.duration) = (MIN_INTERVAL, Duration::from_secs(3601)),
+            "3601s has 3601000 recorded intervals of 1ms, but the limit is 3000000: use an \
+             interval of at least 2 ms, or a shorter duration",
+        );
+        let counted = check(streams, |plan| {
+            (plan.requests, plan.warm_up) = (Some(5), Duration::ZERO);
+            (plan.interval, plan.duration) = (MIN_INTERVAL, MAX_DURATION);
+        });
+        assert_eq!(counted, Ok(()));
     }
 
     #[test]

@@ -1,5 +1,6 @@
 use super::Interval;
 use super::tally::Tally;
+use crate::plan::MAX_INTERVALS;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Acquire, Ordering::Release};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,7 +14,7 @@ use std::time::Duration;
 pub(crate) struct Collector {
     /// The length of an interval, in ns.
     interval: u64,
-    /// The number of the last interval. Events after the planned end count there.
+    /// The number of the last interval. Later events count there.
     last: u64,
     /// Number of request classes, or 0 if all requests are alike.
     classes: usize,
@@ -52,7 +53,8 @@ impl Collector {
     /// request classes (0 if all requests are alike).
     pub(crate) fn new(duration: Duration, interval: Duration, classes: usize) -> Arc<Collector> {
         let [duration, interval] = [duration, interval].map(|time| (time.as_nanos() as u64).max(1));
-        let last = duration.div_ceil(interval) - 1;
+        // A run that ends with its last request may have a long `duration`.
+        let last = duration.div_ceil(interval).min(MAX_INTERVALS) - 1;
         Arc::new(Collector { interval, last, classes, state: Mutex::default() })
     }
 
