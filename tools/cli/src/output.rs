@@ -8,10 +8,10 @@ use rustix::io::Errno;
 use serde::Serialize;
 use std::ffi::OsString;
 use std::fmt::{self, Display};
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::os::fd::AsFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Where to write results, as given on the command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,24 +20,65 @@ pub(crate) enum Target {
     File(PathBuf),
 }
 
-/// An opened target. It is opened before the work starts, so that a bad path is reported early.
+/// An opened target. It is opened before the work starts, so that a bad path is reported early. A
+/// file keeps its old contents until the results are written.
 #[derive(Debug)]
 pub(crate) struct JsonFile {
-    /// The path and the file, or `None` for standard output.
-    file: Option<(PathBuf, File)>,
+    /// `None` for standard output.
+    file: Option<OpenedFile>,
+}
+
+#[derive(Debug)]
+struct OpenedFile {
+    path: PathBuf,
+    file: File,
+    /// Whether dropping this removes the file: it did not exist before, and has no results yet.
+    removes_on_drop: bool,
 }
 
 impl Target {
-    /// Opens the target, truncating a file.
+    /// Opens the target, and creates a missing file.
     pub(crate) fn open(self) -> Result<JsonFile> {
         let Target::File(path) = self else { return Ok(JsonFile { file: None }) };
-        let file = File::create(&path).with_context(|| {
+        let (file, is_new) = open_or_create(&path).with_context(|| {
             format!(
                 "cannot write {}: choose another file, or - for standard output",
                 path.display()
             )
         })?;
-        Ok(JsonFile { file: Some((path, file)) })
+        Ok(JsonFile { file: Some(OpenedFile { path, file, removes_on_drop: is_new }) })
+    }
+}
+
+/// Opens a file to write to it, without truncating it. Returns true with a file that did not exist.
+fn open_or_create(path: &Path) -> io::Result<(File, bool)> {
+    match File::options().write(true).create_new(true).open(path) {
+        // The path may be a dangling link, whose target must be created.
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            let opened = File::options().write(true).create(true).truncate(false).open(path);
+            opened.map(|file| (file, false))
+        }
+        created => created.map(|file| (file, true)),
+    }
+}
+
+impl OpenedFile {
+    /// Replaces the contents of a regular file. Anything else is written to as it is.
+    fn write(&mut self, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
+        if self.file.metadata()?.is_file() {
+            self.file.set_len(0)?;
+        }
+        write(&mut self.file)?;
+        self.removes_on_drop = false;
+        Ok(())
+    }
+}
+
+impl Drop for OpenedFile {
+    fn drop(&mut self) {
+        if self.removes_on_drop {
+            let _ = fs::remove_file(&self.path);
+        }
     }
 }
 
@@ -63,8 +104,9 @@ impl JsonFile {
             write(&mut writer).and_then(|()| writer.flush())
         };
         match self.file {
-            Some((path, mut file)) => flushed(BufWriter::new(&mut file))
-                .with_context(|| format!("cannot write {}", path.display())),
+            Some(mut opened) => opened
+                .write(|file| flushed(BufWriter::new(file)))
+                .with_context(|| format!("cannot write {}", opened.path.display())),
             None => check_print(flushed(BufWriter::new(&mut Waiting(io::stdout().lock())))),
         }
     }
