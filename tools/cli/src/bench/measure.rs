@@ -266,7 +266,7 @@ fn report_failure(name: &str, why: impl Display) -> String {
     name.to_owned()
 }
 
-/// Measures every comparison that is not finished, and adds the names of failed ones to `failed`.
+/// Measures every comparison, and adds the names of failed ones to `failed`.
 /// Returns true if `subjects` is empty, or if [`MeasureOutcome::is_decided`] is true for any of
 /// them.
 fn measure_all(
@@ -301,13 +301,12 @@ fn measure_all(
 struct MeasureOutcome {
     /// Why the first failed slice failed.
     failure: Option<String>,
-    /// Whether a verdict is decided. Also true for published tables, if there are no verdicts,
-    /// and if the comparison was already finished.
+    /// Whether a verdict is decided. Also true for published tables, and if there are no verdicts.
     is_decided: bool,
 }
 
-/// Measures a comparison and prints its report. If it is already finished, only prints a note.
-/// Existing results of a different comparison are an error.
+/// Measures a comparison and prints its report. If it is already finished, nothing is measured
+/// again. Existing results of a different comparison are an error.
 fn measure(
     (subject, output): (Subject, &mut Output),
     directory: &Path,
@@ -319,10 +318,9 @@ fn measure(
     let path = results::path_of(directory, &name);
     let known = path.exists().then(|| Results::read(&path)).transpose()?;
     known.as_ref().map_or(Ok(()), |results| results.check_same_run(&setup))?;
-    let is_finished = known.as_ref().is_some_and(Results::is_finished);
-    if is_finished {
+    if let Some(results) = known.as_ref().filter(|results| results.is_finished()) {
         note(format_args!("annulus: {} is finished: remove it to measure again", path.display()));
-        return Ok(MeasureOutcome { failure: None, is_decided: true });
+        return deliver(results, output);
     }
     let known = known.map_or(0, |results| results.record().slices().len());
     let prepared = setup.prepare().with_context(|| name.clone())?;

@@ -325,7 +325,10 @@ fn truncated_run_resumes_and_a_finished_one_is_left_alone() {
     let results = directory.results("out/small.jsonl");
     assert_eq!((results.record().slices().len(), results.resumed()), (18, 1));
     let third = nop(&["--out", "out"]);
-    assert_eq!((third.code, third.stdout.as_str()), (Some(0), ""), "{third:?}");
+    assert_eq!((third.code, &third.stdout), (Some(0), &second.stdout), "{third:?}");
+    assert!(third.stdout.contains("Entries"), "{third:?}");
+    let reports = nop(&["--out", "out", "--json", "-"]).json();
+    assert_eq!(reports.as_array().map(Vec::len), Some(1), "{reports}");
     assert!(third.stderr.contains("is finished: remove it to measure again"), "{third:?}");
     // A run with another seed must not reuse the results.
     let other = nop(&["--out", "out", "--seed", "2"]);
