@@ -68,6 +68,19 @@ fn incomplete_and_unknown_entries_are_refused_by_name() {
 }
 
 #[test]
+fn suite_without_a_cell_is_refused() {
+    let head = SMALL.split("[[table]]").next().unwrap_or_default();
+    for (text, part) in [
+        (head.to_owned(), "there is no table: add [[table]]"),
+        (SMALL.replace("rows = [", "rows = []#"), "'a table' has no rows: add rows = ["),
+        (SMALL.replace("columns = [", "columns = []#"), "'a table' has no columns"),
+    ] {
+        let error = parse(&text).expect_err(part);
+        assert!(error.to_string().contains(part), "{error}");
+    }
+}
+
+#[test]
 fn every_catalogue_suite_is_complete() {
     let published = |suite: &Suite| {
         let rows = suite.tables.iter().flat_map(|table| &table.rows);

@@ -63,8 +63,11 @@ pub struct Table {
 }
 
 impl Suite {
-    /// Checks that every cell has a valid question.
+    /// Checks that there is a cell, and that every cell has a valid question.
     pub(crate) fn checked(self) -> Result<Suite, String> {
+        if self.tables.is_empty() {
+            return Err("kind is for published tables, but there is no table: add [[table]]".into());
+        }
         self.tables.iter().try_for_each(|table| table.check(self.kind))?;
         Ok(self)
     }
@@ -101,6 +104,11 @@ impl Table {
     }
 
     fn check(&self, kind: Kind) -> Result<(), String> {
+        for (name, axis) in [("columns", &self.columns), ("rows", &self.rows)] {
+            if axis.is_empty() {
+                return Err(format!("'{}' has no {name}: add {name} = [{{ … }}]", self.title));
+            }
+        }
         for (row, axis) in self.rows.iter().enumerate() {
             let place = |column: usize| format!("{} × {}", axis.name, self.columns[column].name);
             if axis.published.len() > self.columns.len() {
