@@ -57,6 +57,8 @@ pub mod clock;
 pub mod compare;
 pub mod fan_out;
 #[doc(hidden)]
+pub mod files;
+#[doc(hidden)]
 pub mod fuzzing;
 pub mod idle;
 pub mod limits;
@@ -77,13 +79,13 @@ pub use merge::{LiveSum, PartResult};
 pub use mix::{DataRows, FieldValues, MAX_MESSAGE_BYTES, Mix, Template};
 pub use observer::{Observer, Progress};
 #[cfg(feature = "options")]
-#[doc(hidden)]
-pub use options::RenamedOptions;
-#[cfg(feature = "options")]
 pub use options::{
     Address, Endpoint, Options, OptionsError, RequestSpec, RequestTable, check_target_round_trip,
     parse_bytes, parse_duration,
 };
+#[cfg(feature = "options")]
+#[doc(hidden)]
+pub use options::{RenamedOptions, parse_cpu, without_type_names};
 pub use part::{MAX_PARTS, Part};
 pub use plan::{
     Datagrams, MAX_CLIENTS, MAX_DATAGRAM_BYTES, MAX_EVENT_LOOPS, MAX_IN_FLIGHT_BYTES, MAX_PIPELINE,

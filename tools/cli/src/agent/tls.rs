@@ -1,5 +1,6 @@
 //! Encryption between an agent and a load generator.
 
+use annulus_load::files::{self, MAX_PEM_BYTES};
 use anyhow::{Context, Result, bail};
 use ring::digest::{SHA256, digest};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
@@ -93,7 +94,8 @@ pub(super) fn server(
 
 fn read_chain(path: &Path) -> Result<Vec<CertificateDer<'static>>> {
     let read = || -> Result<Vec<_>> {
-        let found: Vec<_> = CertificateDer::pem_file_iter(path)?.collect::<Result<_, _>>()?;
+        let bytes = files::read(path, MAX_PEM_BYTES)?;
+        let found: Vec<_> = CertificateDer::pem_slice_iter(&bytes).collect::<Result<_, _>>()?;
         if found.is_empty() {
             bail!("it has no certificate (PEM)");
         }
@@ -103,8 +105,9 @@ fn read_chain(path: &Path) -> Result<Vec<CertificateDer<'static>>> {
 }
 
 fn read_key(path: &Path) -> Result<PrivateKeyDer<'static>> {
-    let key = PrivateKeyDer::from_pem_file(path);
-    key.with_context(|| format!("cannot use the private key in {} (PEM)", path.display()))
+    let read =
+        || -> Result<_> { Ok(PrivateKeyDer::from_pem_slice(&files::read(path, MAX_PEM_BYTES)?)?) };
+    read().with_context(|| format!("cannot use the private key in {} (PEM)", path.display()))
 }
 
 /// Returns the TLS settings of a client. The client trusts only the certificate with this

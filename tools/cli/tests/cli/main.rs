@@ -14,6 +14,7 @@ mod denied_syscalls;
 mod doctor;
 mod echo;
 mod echo_shutdown;
+mod files;
 mod killed_bench;
 mod load;
 mod load_compare;

@@ -1,10 +1,11 @@
 //! A comparison as data: servers and loads, from a file or a command line.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
+use annulus_load::files::{self, MAX_INPUT_BYTES};
+use annulus_load::without_type_names;
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use serde::Deserialize;
 use serde_json::json;
@@ -166,7 +167,7 @@ impl Description {
     /// A [`UsageError`] with the file and why it cannot be read or is invalid.
     pub fn read(path: &Path) -> Result<Description> {
         let read = || {
-            let text = fs::read_to_string(path)?;
+            let text = files::read_text(path, MAX_INPUT_BYTES)?;
             let name = path.file_stem().unwrap_or_default().to_string_lossy();
             let mut described = Description::parse(&name, &text)?;
             if let Description::Comparison(comparison) = &mut described {
@@ -187,7 +188,7 @@ impl Description {
         };
         let file: File = toml::from_str(text).map_err(|error| {
             let place = error.span().map_or("the file".into(), |span| at(span.start));
-            anyhow!("{place}: {}", error.message().replace('\n', " "))
+            anyhow!("{place}: {}", without_type_names(error.message()).replace('\n', " "))
         })?;
         let File { title, server, baseline, load, site, placement, .. } = file;
         if let Some(kind) = file.kind {

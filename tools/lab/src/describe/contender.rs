@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::env;
 use std::ffi::OsStr;
-use std::fs;
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 
+use annulus_load::files::{self, MAX_INPUT_BYTES};
 use annulus_load::{Endpoint, ServerAddress};
 use anyhow::{Context, Result, bail, ensure};
 use serde::Deserialize;
@@ -451,7 +451,7 @@ impl Contender {
         let text = match &self.directory {
             Some(directory) => {
                 let path = directory.join(file);
-                fs::read_to_string(&path)
+                files::read_text(&path, MAX_INPUT_BYTES)
                     .map_err(|why| format!("cannot read {}: {why}", path.display()))?
             }
             None => {
@@ -469,6 +469,8 @@ impl Contender {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
     use crate::describe::Description;
     use crate::scratch::tests::directory;

@@ -24,10 +24,9 @@ mod measure;
 #[cfg(test)]
 mod tests;
 
-use std::fs;
-use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
+use annulus_load::files;
 use anyhow::{Result, anyhow};
 use flate2::read::MultiGzDecoder;
 use serde_json::Value as Json;
@@ -47,6 +46,9 @@ pub const EXTENSION: &str = "jsonl";
 
 /// The extension of a results file that is compressed with gzip, without the dot.
 pub const COMPRESSED_EXTENSION: &str = "jsonl.gz";
+
+/// The maximum size of a results file, compressed or not: 1 GiB.
+const MAX_RESULTS_BYTES: u64 = 1 << 30;
 
 /// Returns the name of the run whose results are in this file: the file name without its extension.
 /// Returns `None` if this is not the name of a results file.
@@ -88,13 +90,12 @@ impl Results {
     /// and a remedy.
     pub fn read(path: &Path) -> Result<Results> {
         let shown = path.display();
-        let bytes = fs::read(path).map_err(|why| anyhow!("cannot read {shown}: {why}"))?;
+        let bytes = files::read(path, MAX_RESULTS_BYTES);
+        let bytes = bytes.map_err(|why| anyhow!("cannot read {shown}: {why}"))?;
         let bytes = match path.extension() {
             Some(extension) if extension == "gz" => {
-                let mut plain = Vec::new();
-                let read = MultiGzDecoder::new(&*bytes).read_to_end(&mut plain);
-                read.map_err(|why| anyhow!("cannot decompress {shown}: {why}"))?;
-                plain
+                let plain = files::read_all(MultiGzDecoder::new(&*bytes), MAX_RESULTS_BYTES);
+                plain.map_err(|why| anyhow!("cannot decompress {shown}: {why}"))?
             }
             _ => bytes,
         };

@@ -17,16 +17,20 @@ pub use requests::{RequestSpec, RequestTable};
 #[doc(hidden)]
 pub use target::check_round_trip as check_target_round_trip;
 pub use values::{parse_bytes, parse_duration};
+#[doc(hidden)]
+pub use values::{parse_cpu, without_type_names};
 
 use crate::exchange::script::LengthField;
+use crate::files::{self, MAX_INPUT_BYTES};
 use crate::plan::{Datagrams, MAX_DURATION, Plan, Streams, Workload};
 use crate::protocol::Protocol;
 use crate::schedule::{Arrivals, Rate, Schedule, ThinkTime, parse_burst};
 use crate::server_address::ServerAddress;
 use crate::tls::{ClientIdentity, Tls, Trust};
 use annulus::DriverChoice;
-use clap::{ArgGroup, Args, Parser};
+use clap::{ArgGroup, Args, CommandFactory, FromArgMatches, Parser};
 use serde::Deserialize;
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
@@ -60,7 +64,7 @@ pub struct Options {
     #[arg(long, value_name = "PATH")]
     pub unix_socket: Option<PathBuf>,
     /// Number of connections, or of sockets for datagrams [default: 50]
-    #[arg(short = 'c', long, value_name = "COUNT")]
+    #[arg(short = 'c', long, value_name = "COUNT", value_parser = values::connections)]
     pub connections: Option<usize>,
     /// How long to measure, in seconds or with a unit: 500ms, 2m [default: 10]
     #[arg(short = 'd', long, value_name = "TIME", value_parser = values::measured_time)]
@@ -80,7 +84,7 @@ pub struct Options {
     #[serde(deserialize_with = "values::bytes")]
     pub length: Option<usize>,
     /// Messages in flight per connection or socket [default: 1]
-    #[arg(long, value_name = "COUNT")]
+    #[arg(long, value_name = "COUNT", value_parser = values::pipeline)]
     pub pipeline: Option<usize>,
     /// Requests per second over all connections, however fast the server is (an open loop): 500,
     /// 10k [default: as fast as replies arrive, a closed loop]
@@ -117,7 +121,7 @@ pub struct Options {
     #[arg(short = 't', long, value_name = "COUNT", value_parser = values::threads)]
     pub threads: Option<u16>,
     /// Run on this CPU
-    #[arg(long, value_name = "CPU")]
+    #[arg(long, value_name = "CPU", value_parser = parse_cpu)]
     pub pin: Option<usize>,
     /// The driver: auto, uring or epoll
     #[arg(long, default_value = "auto")]
@@ -189,7 +193,8 @@ pub struct Options {
     #[arg(long, value_name = "TEXT", help_heading = SCRIPT_HEADING)]
     pub reply_until: Option<String>,
     /// A reply has this many bytes [default: the length of the expected reply]
-    #[arg(long, value_name = "BYTES", help_heading = SCRIPT_HEADING)]
+    #[arg(long, value_name = "BYTES", help_heading = SCRIPT_HEADING,
+          value_parser = values::reply_length)]
     pub reply_length: Option<usize>,
     /// A reply starts with a field that counts the bytes after it: u8, u16be, u32le and so on; add
     /// @OFFSET if it is not at the start, and +N or -N if it counts other bytes
@@ -270,8 +275,19 @@ pub(super) fn usage(error: impl std::fmt::Display) -> OptionsError {
 }
 
 pub(super) fn read(path: &Path) -> Result<Vec<u8>, OptionsError> {
-    let failed = |why| OptionsError::Failed(format!("cannot read {}: {why}", path.display()));
-    std::fs::read(path).map_err(failed)
+    files::read(path, MAX_INPUT_BYTES).map_err(|error| unreadable(path, &error))
+}
+
+pub(super) fn read_text(path: &Path) -> Result<String, OptionsError> {
+    files::read_text(path, MAX_INPUT_BYTES).map_err(|error| unreadable(path, &error))
+}
+
+fn unreadable(path: &Path, error: &io::Error) -> OptionsError {
+    let text = format!("cannot read {}: {error}", path.display());
+    match error.kind() {
+        ErrorKind::FileTooLarge | ErrorKind::InvalidData => OptionsError::Usage(text),
+        _ => OptionsError::Failed(text),
+    }
 }
 
 /// Kinds of load, by what their clients exchange.
@@ -290,7 +306,14 @@ impl FromStr for Options {
     fn from_str(line: &str) -> Result<Options, OptionsError> {
         let words = shlex::split(line);
         let words = words.ok_or_else(|| usage("the line ends within a quotation or an escape"))?;
-        let parsed = CommandLine::try_parse_from(words).map_err(|error| {
+        // A negative number is the value of an option, so that the error says what is wrong with it.
+        let command = CommandLine::command().mut_args(|arg| {
+            let is_option = !arg.is_positional() && arg.get_action().takes_values();
+            arg.allow_negative_numbers(is_option)
+        });
+        let matches = command.try_get_matches_from(words);
+        let parsed = matches.and_then(|matches| CommandLine::from_arg_matches(&matches));
+        let parsed = parsed.map_err(|error| {
             let text = error.to_string();
             let first = text.lines().next().unwrap_or_default();
             usage(first.trim_start_matches("error: "))
@@ -322,8 +345,10 @@ impl Options {
             );
             return Err(usage(text));
         }
-        let text = String::from_utf8_lossy(&read(&path)?).into_owned();
-        toml::from_str(&text).map_err(|error| usage(format!("{}: {error}", path.display())))
+        toml::from_str(&read_text(&path)?).map_err(|error| {
+            let why = without_type_names(&error.to_string());
+            usage(format!("{}: {why}", path.display()))
+        })
     }
 
     /// Returns the text of the option `target` or `address`.

@@ -2,12 +2,13 @@
 
 use super::target::Target;
 use super::targets::TargetFile;
-use super::{Options, OptionsError, read, usage};
+use super::{Options, OptionsError, read, read_text, usage};
 use crate::exchange::http::{Http, HttpRequest};
 use crate::exchange::script::{
     Framing, Script, ScriptRequest, script_bytes, script_template_with_data,
 };
 use crate::expected::Expected;
+use crate::invalid::counted;
 use crate::mix::{DataRows, Mix, Template, split_weight};
 use serde::Deserialize;
 use serde::de::value::MapAccessDeserializer;
@@ -267,8 +268,8 @@ fn mix<T>(weighted: Vec<(f64, T)>, is_in_order: bool) -> Result<Mix<T>, OptionsE
 fn check_expect_count(expected: usize, requests: usize) -> Result<(), OptionsError> {
     if expected > 1 && expected != requests {
         return Err(usage(format!(
-            "there are {expected} --expect for {requests} requests: give one for each request, or \
-             one for all"
+            "there are {expected} --expect for {}: give one for each request, or one for all",
+            counted(requests as u64, "request")
         )));
     }
     Ok(())
@@ -357,8 +358,7 @@ fn parse_header(text: &str) -> Result<(String, String), String> {
 
 /// Reads the lines of a file, except empty lines and those that start with `#`.
 fn lines(path: &Path) -> Result<Vec<String>, OptionsError> {
-    let wrong = |_| OptionsError::Failed(format!("{} is not UTF-8 text", path.display()));
-    let text = String::from_utf8(read(path)?).map_err(wrong)?;
+    let text = read_text(path)?;
     let lines = text.lines().map(str::trim);
     let lines = lines.filter(|line| !line.is_empty() && !line.starts_with('#'));
     Ok(lines.map(str::to_owned).collect())

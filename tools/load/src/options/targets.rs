@@ -1,7 +1,7 @@
 //! Target files of vegeta: one request after another, as text or as JSON.
 
 use super::target::Target;
-use super::{OptionsError, read, usage};
+use super::{OptionsError, read, read_text, usage};
 use crate::exchange::http::HttpRequest;
 use crate::mix::Template;
 use base64::Engine;
@@ -43,10 +43,8 @@ struct RawRequest {
 /// # Errors
 /// Fails if the file cannot be read or a line is invalid.
 pub(super) fn read_targets(path: &Path) -> Result<TargetFile, OptionsError> {
-    let bytes = read(path)?;
-    let text = std::str::from_utf8(&bytes)
-        .map_err(|_| OptionsError::Failed(format!("{} is not UTF-8 text", path.display())))?;
-    parse(text).map_err(|(line, why)| usage(format!("{}:{line}: {why}", path.display())))
+    parse(&read_text(path)?)
+        .map_err(|(line, why)| usage(format!("{}:{line}: {why}", path.display())))
 }
 
 /// # Errors

@@ -82,7 +82,7 @@ fn options_without_effect_are_rejected() {
         (&["a:1", "--send", "x{n", "--reply-length", "1"], "'{n' at character 2 is not closed"),
         (
             &["a:1", "--send", "x", "--expect", "a", "--expect", "b"],
-            "there are 2 --expect for 1 requests",
+            "there are 2 --expect for 1 request:",
         ),
         (&["http://a", "--body-file", "/nowhere/x"], "cannot read /nowhere/x"),
         (&["https://127.0.0.1", "--tls-ca", "/nowhere/x"], "certificates from /nowhere/x"),
@@ -212,6 +212,13 @@ fn toml_file_accepts_options_and_extra_keys() {
     assert!(named.clone().resolved().unwrap_err().to_string().contains("contains the whole load"));
     let alone = Options { pin: None, ..named };
     assert!(alone.resolved().unwrap_err().to_string().starts_with("cannot read /nowhere/x.toml"));
+    let path = std::env::temp_dir().join(format!("annulus-load-{}.toml", std::process::id()));
+    std::fs::write(&path, b"target = \"a:1\"\nsend = [\"\xff\"]\n").unwrap();
+    let target = path.to_str().unwrap().to_owned();
+    let error = Options { target: Some(target), ..Options::default() }.resolved().unwrap_err();
+    std::fs::remove_file(&path).unwrap();
+    let text = format!("cannot read {}: line 2 is not UTF-8 text", path.display());
+    assert_eq!(error, OptionsError::Usage(text));
     for target in ["http://a:1/Cargo.toml", "unix:/run/x.toml", "unix-datagram:x.toml"] {
         let options = Options { target: Some(target.into()), ..Options::default() };
         assert_eq!(options.clone().resolved(), Ok(options), "{target}");

@@ -1,7 +1,7 @@
 //! Values as typed on the command line and as written in TOML.
 
 use crate::mix::MAX_MESSAGE_BYTES;
-use crate::plan::{MAX_DURATION, MAX_EVENT_LOOPS};
+use crate::plan::{MAX_CLIENTS, MAX_DURATION, MAX_EVENT_LOOPS, MAX_PIPELINE};
 use crate::schedule::{Arrivals, parse_burst, parse_number, parse_time};
 use serde::de::{Deserialize, Deserializer, Error};
 use std::fmt::Display;
@@ -52,6 +52,44 @@ pub(super) fn threads(text: &str) -> Result<u16, String> {
     })
 }
 
+/// Parses a whole number. The error names `what` and its limits, which `Plan::validate` checks.
+fn whole(text: &str, what: &str, [least, most]: [usize; 2]) -> Result<usize, String> {
+    let number = text.parse::<usize>().ok();
+    number.ok_or_else(|| format!("'{text}' is not a number of {what} from {least} to {most}"))
+}
+
+pub(super) fn connections(text: &str) -> Result<usize, String> {
+    whole(text, "connections", [1, MAX_CLIENTS])
+}
+
+pub(super) fn pipeline(text: &str) -> Result<usize, String> {
+    whole(text, "messages in flight", [1, MAX_PIPELINE])
+}
+
+pub(super) fn reply_length(text: &str) -> Result<usize, String> {
+    whole(text, "bytes", [1, MAX_MESSAGE_BYTES])
+}
+
+/// Replaces the names of Rust's number types in an error message of serde.
+#[doc(hidden)]
+pub fn without_type_names(message: &str) -> String {
+    let types = [
+        ("expected u16", "expected a whole number from 0 to 65535"),
+        ("expected u32", "expected a whole number from 0 to 4294967295"),
+        ("expected u64", "expected a whole number from 0"),
+        ("expected usize", "expected a whole number from 0"),
+        ("expected f64", "expected a number"),
+    ];
+    types.iter().fold(message.to_owned(), |text, (name, words)| text.replace(name, words))
+}
+
+/// Parses the number of a CPU.
+#[doc(hidden)]
+pub fn parse_cpu(text: &str) -> Result<usize, String> {
+    let cpu = text.parse().ok();
+    cpu.ok_or_else(|| format!("'{text}' is not the number of a CPU: write 0 for the first one"))
+}
+
 /// Parses a number of requests: `500`, `10k` or `1.5M`.
 pub(super) fn count(text: &str) -> Result<u64, String> {
     let number = parse_number(text).map_err(|error| error.to_string())?;
@@ -59,7 +97,9 @@ pub(super) fn count(text: &str) -> Result<u64, String> {
         number if number >= 1.0 && number.fract() == 0.0 && number <= MAX_REQUESTS => {
             Ok(number as u64)
         }
-        _ => Err(format!("'{text}' is not a number of requests: use a whole number from 1")),
+        _ => Err(format!(
+            "'{text}' is not a number of requests: use a whole number from 1 to {MAX_REQUESTS}"
+        )),
     }
 }
 

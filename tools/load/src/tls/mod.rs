@@ -5,6 +5,7 @@
 //! handshake: with session tickets, the load's connections would cost the server less than
 //! connections of independent users.
 
+use crate::files::{self, MAX_PEM_BYTES};
 use crate::invalid::{InvalidValue, invalid};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{Resumption, WebPkiServerVerifier, verify_server_name};
@@ -196,7 +197,7 @@ fn read_certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, Invali
     let shown = path.display();
     let failed =
         |why: &dyn fmt::Display| invalid(format!("cannot read certificates from {shown}: {why}"));
-    let bytes = std::fs::read(path).map_err(|error| failed(&error))?;
+    let bytes = files::read(path, MAX_PEM_BYTES).map_err(|error| failed(&error))?;
     let certificates = CertificateDer::pem_slice_iter(&bytes).collect::<Result<Vec<_>, _>>();
     let certificates = certificates.map_err(|error| failed(&error))?;
     match certificates.is_empty() {
@@ -211,7 +212,7 @@ fn read_key(identity: &ClientIdentity) -> Result<PrivateKeyDer<'static>, Invalid
     let shown = identity.key.display();
     let failed =
         |why: &dyn fmt::Display| invalid(format!("cannot read a private key from {shown}: {why}"));
-    let bytes = std::fs::read(&identity.key).map_err(|error| failed(&error))?;
+    let bytes = files::read(&identity.key, MAX_PEM_BYTES).map_err(|error| failed(&error))?;
     match PrivateKeyDer::from_pem_slice(&bytes) {
         Ok(key) => Ok(key),
         Err(_) if memchr::memmem::find(&bytes, ENCRYPTED).is_some() => Err(invalid(format!(
