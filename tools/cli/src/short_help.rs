@@ -112,7 +112,18 @@ Examples:
 
 /// Returns the command line with short helps.
 pub(crate) fn added_to(command: Command) -> Command {
+    let command = with_negative_numbers(command);
     SHORT_HELPS.iter().fold(command, |command, help| shortened(command, help.command, help))
+}
+
+/// Lets every option take a negative number as its value, so that the error says what is wrong with
+/// it.
+fn with_negative_numbers(command: Command) -> Command {
+    let command = command.mut_args(|arg| {
+        let takes_values = arg.get_action().takes_values() && !arg.is_positional();
+        arg.allow_negative_numbers(takes_values)
+    });
+    command.mut_subcommands(with_negative_numbers)
 }
 
 fn shortened(command: Command, path: &[&str], help: &'static ShortHelp) -> Command {
@@ -123,10 +134,6 @@ fn shortened(command: Command, path: &[&str], help: &'static ShortHelp) -> Comma
     let command = command.after_help(help.examples).after_long_help(notes.unwrap_or_default());
     command.mut_args(|arg| {
         let shown = help.arguments.iter().find(|(name, _)| *name == arg.get_id().as_str());
-        // A negative number is parsed as a value, not as an option, so that the error says what is
-        // wrong with it.
-        let takes_values = arg.get_action().takes_values() && !arg.is_positional();
-        let arg = arg.allow_negative_numbers(takes_values);
         let full = arg.get_long_help().or(arg.get_help()).cloned().unwrap_or_default();
         match shown {
             Some((_, text)) => arg.long_help(full).help(*text).help_heading(None),

@@ -2,6 +2,7 @@
 
 use crate::output::{StdoutClosed, check_print, note, print_clap};
 use clap::error::ErrorKind;
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 const USAGE_STATUS: u8 = 2;
@@ -70,12 +71,33 @@ pub(crate) fn report_clap_error(error: &clap::Error) -> ExitCode {
             let _ = print_clap(error);
             ExitCode::from(USAGE_STATUS)
         }
-        _ => {
-            note(format_args!("annulus: {} (see --help)", condense(&error.to_string())));
+        kind => {
+            let text = match kind {
+                ErrorKind::InvalidUtf8 => not_utf8(std::env::args_os()),
+                _ => condense(&error.to_string()),
+            };
+            note(format_args!("annulus: {text} (see --help)"));
             ExitCode::from(USAGE_STATUS)
         }
     }
 }
+
+/// Names the arguments that are not UTF-8, which clap's error does not. Paths among them may be
+/// valid.
+fn not_utf8(arguments: impl Iterator<Item = OsString>) -> String {
+    let invalid = arguments.filter(|argument| argument.to_str().is_none());
+    let names: Vec<_> = invalid.map(|name| format!("'{}'", name.to_string_lossy())).collect();
+    format!("only paths need not be UTF-8 text: write {} as UTF-8", names.join(", "))
+}
+
+/// Errors of the standard library for numbers, and what to say instead.
+const NUMBER_ERRORS: [(&str, &str); 5] = [
+    ("invalid digit found in string", "write a whole number without a sign"),
+    ("cannot parse integer from empty string", "write a whole number without a sign"),
+    ("number too large to fit in target type", "the number is too large"),
+    ("invalid float literal", "write a number, such as 0.5"),
+    ("cannot parse float from empty string", "write a number, such as 0.5"),
+];
 
 /// Returns clap's error as one line, without the usage and the hint at --help.
 pub(crate) fn condense(text: &str) -> String {
@@ -83,12 +105,14 @@ pub(crate) fn condense(text: &str) -> String {
     let kept = text
         .split("\n\n")
         .filter(|part| !part.starts_with("Usage:") && !part.starts_with("For more"));
-    one_line(&kept.collect::<Vec<_>>().join("; "))
+    let text = one_line(&kept.collect::<Vec<_>>().join("; "));
+    NUMBER_ERRORS.iter().fold(text, |text, (error, advice)| text.replace(error, advice))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::ffi::OsStringExt;
 
     #[test]
     fn a_denied_call_under_a_filter_is_explained_once() {
@@ -97,6 +121,22 @@ mod tests {
         assert!(hints_at_filter(denied, filtered) && !hints_at_filter(denied, free));
         assert!(!hints_at_filter("bind: Permission denied (os error 13)", filtered));
         assert!(!hints_at_filter(&format!("{denied}: a seccomp filter"), filtered));
+    }
+
+    #[test]
+    fn arguments_that_are_not_utf8_are_named() {
+        let arguments = [b"load".to_vec(), b"a\xff".to_vec()].map(OsString::from_vec);
+        let text = not_utf8(arguments.into_iter());
+        assert!(text.contains("'a\u{fffd}'") && !text.contains("'load'"), "{text}");
+    }
+
+    #[test]
+    fn error_for_a_number_says_what_to_write() {
+        let text = "error: invalid value 'x' for '--seed <SEED>': invalid digit found in string\n";
+        assert_eq!(
+            condense(text),
+            "invalid value 'x' for '--seed <SEED>': write a whole number without a sign"
+        );
     }
 
     #[test]

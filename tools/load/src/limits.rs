@@ -1,5 +1,6 @@
 //! The limit on open files, which is raised as far as possible.
 
+use crate::invalid::counted;
 use annulus_kernel::{Limit, Resource};
 use rustix::process::{Resource as Settable, Rlimit, setrlimit};
 
@@ -9,8 +10,10 @@ const SPARE_DESCRIPTORS: u64 = 16;
 /// The process may not open enough files for the connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{connections} connections need {needed} open files, but the limit is {hard} (soft {soft}): \
-     use at most {}, or raise the hard limit (ulimit -Hn)",
+    "{} {} {needed} open files, but the limit is {hard} (soft {soft}): use at most {}, or raise the \
+     hard limit (ulimit -Hn)",
+    counted(*.connections, "connection"),
+    if *.connections == 1 { "needs" } else { "need" },
     .hard.saturating_sub(.needed - .connections)
 )]
 pub struct OpenFileShortage {
@@ -30,8 +33,10 @@ pub struct OpenFileShortage {
 /// # Errors
 /// Fails if the hard limit is too low, or if the soft limit is too low and cannot be raised.
 pub fn reserve(connections: usize) -> Result<(), OpenFileShortage> {
-    let connections = connections as u64;
-    let needed = connections.saturating_add(overhead());
+    let overhead = overhead();
+    // The error subtracts the overhead from the sum, so the sum must be exact.
+    let connections = (connections as u64).min(u64::MAX - overhead);
+    let needed = connections + overhead;
     let limit = Limit::of(Resource::OpenFiles);
     let (soft, hard) = (limit.soft.unwrap_or(u64::MAX), limit.hard.unwrap_or(u64::MAX));
     if needed <= soft {
@@ -78,6 +83,17 @@ mod tests {
         for part in ["30000", "30020", "1024", "20000", "at most 19980", "ulimit -Hn"] {
             assert!(text.contains(part), "{part} is not in: {text}");
         }
+    }
+
+    #[test]
+    fn advice_for_a_huge_number_of_connections_fits() {
+        let Err(shortage) = reserve(usize::MAX) else { panic!("the limit is infinite") };
+        let text = shortage.to_string();
+        let (_, advice) = text.split_once("use at most ").unwrap();
+        let advised: u64 = advice.split(',').next().unwrap().parse().unwrap();
+        assert!(advised < shortage.hard, "{text}");
+        let one = OpenFileShortage { connections: 1, needed: 20, soft: 10, hard: 10 };
+        assert!(one.to_string().starts_with("1 connection needs 20 open files"), "{one}");
     }
 
     #[test]

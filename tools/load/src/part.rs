@@ -1,6 +1,6 @@
 //! The part that one machine has in a run of several machines.
 
-use crate::invalid::{InvalidValue, invalid};
+use crate::invalid::{InvalidValue, counted, invalid};
 use std::fmt;
 use std::str::FromStr;
 
@@ -81,14 +81,16 @@ impl Part {
         let Part { count, .. } = self;
         if clients < count {
             return Err(invalid(format!(
-                "{clients} connections cannot be divided among {count} parts: use at least {count} \
-                 connections, or fewer parts"
+                "{} cannot be divided among {count} parts: use at least {count} connections, or \
+                 fewer parts",
+                counted(clients as u64, "connection")
             )));
         }
         match requests {
             Some(requests) if count > 1 && requests < clients as u64 => Err(invalid(format!(
-                "{requests} requests cannot be divided among {count} parts with {clients} \
-                 connections: send at least one request per connection, or use fewer connections"
+                "{} cannot be divided among {count} parts with {clients} connections: send at \
+                 least one request per connection, or use fewer connections",
+                counted(requests, "request")
             ))),
             _ => Ok(()),
         }

@@ -3,7 +3,7 @@
 use crate::usage::UsageError;
 use annulus_lab::cores::Cores;
 pub(crate) use annulus_load::parse_bytes as bytes;
-use annulus_load::{affinity, parse_duration};
+use annulus_load::{affinity, parse_cpu, parse_duration};
 use anyhow::{Context, Result};
 use clap::Args;
 use std::time::Duration;
@@ -12,10 +12,10 @@ use std::time::Duration;
 #[derive(Args, Clone, Copy, Debug, Default)]
 pub(crate) struct Pins {
     /// The core of the servers [default: the first that this process may use]
-    #[arg(long, value_name = "CPU")]
+    #[arg(long, value_name = "CPU", value_parser = parse_cpu)]
     server_pin: Option<usize>,
     /// The core of the load [default: one that shares nothing with the core of the servers]
-    #[arg(long, value_name = "CPU")]
+    #[arg(long, value_name = "CPU", value_parser = parse_cpu)]
     load_pin: Option<usize>,
 }
 

@@ -6,6 +6,7 @@ use super::subject::Options;
 use crate::usage::{UsageError, only_with};
 use annulus_lab::bench::{Plan, Precision, Rounds, Sweep, SweepLimit};
 use annulus_lab::describe::{Comparison, Contender, Load, Loads, Placement, Setup};
+use annulus_load::parse_number;
 use annulus_load::stats::DEFAULT_MARGIN;
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
@@ -15,6 +16,9 @@ use std::time::Duration;
 /// The default minimum and maximum number of rounds. A cell gets further rounds, up to the maximum,
 /// until its ratios are known to within ± the margin of the verdict *same*.
 const ROUND_LIMITS: [usize; 2] = [15, 30];
+
+/// The maximum number of CPUs that Linux supports on x86.
+const MAX_CORES: u64 = 8192;
 
 /// How long a slice is measured by default.
 pub(super) const SLICE_TIME: Duration = Duration::from_secs(1);
@@ -45,7 +49,7 @@ pub(super) struct ServerArgs {
     #[arg(long, value_name = "COUNT")]
     pipeline: Option<u64>,
     /// Requests per second, however fast the server is [default: as fast as replies arrive]
-    #[arg(long, value_name = "PER SECOND")]
+    #[arg(long, value_name = "PER SECOND", value_parser = parse_number)]
     rate: Option<f64>,
     /// Measure latency against rate: each server's peak first, then 10 % to 120 % of it, whether or
     /// not the server keeps up
@@ -58,7 +62,7 @@ pub(super) struct ServerArgs {
     /// Measure each server on each of these numbers of cores: in its command, {cores} is the
     /// number, and {cpus} is that many CPUs of the machine, such as 0,1,2. Implies --share-cores
     #[arg(long, value_name = "COUNT,…", value_delimiter = ',',
-          value_parser = clap::value_parser!(u64).range(1..))]
+          value_parser = clap::value_parser!(u64).range(1..=MAX_CORES))]
     cores: Vec<u64>,
     /// The names of the servers, in order [default: the names of the programs]
     #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
@@ -281,7 +285,7 @@ fn online_cpus() -> Option<u64> {
 fn check_count(option: &str, given: usize, wanted: usize, what: &str) -> Result<(), UsageError> {
     let error = || {
         UsageError(format!(
-            "{option} is given {given} times for {wanted} {what}: give one for each"
+            "the numbers of {option} ({given}) and of {what} ({wanted}) differ: give one for each"
         ))
     };
     if given == wanted { Ok(()) } else { Err(error()) }

@@ -21,7 +21,7 @@ use annulus::MemoryLimit;
 use annulus::shards::{Pinning, Spread};
 use annulus_driver::PoolSize;
 use annulus_kernel::Mapping;
-use annulus_load::{Address, Endpoint, affinity, limits, parse_bytes, parse_duration};
+use annulus_load::{Address, Endpoint, affinity, limits, parse_bytes, parse_cpu, parse_duration};
 use anyhow::{Context, Result, anyhow};
 use clap::Args;
 use datagrams::DatagramArgs;
@@ -86,11 +86,12 @@ pub(crate) struct EchoArgs {
     spread: Option<Spread>,
     /// Run on this CPU; with several workers, on these CPUs in turn [default: any CPU for one
     /// worker; for several, the CPUs that this process may use]
-    #[arg(long, value_name = "CPU[,CPU]", value_delimiter = ',')]
+    #[arg(long, value_name = "CPU[,CPU]", value_delimiter = ',', value_parser = parse_cpu)]
     pin: Vec<usize>,
     /// Maximum number of open connections; further ones wait in the kernel's backlog until one
     /// closes [default: as many as the limit of open files allows]
-    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "COUNT",
+          value_parser = clap::value_parser!(u64).range(1..=MAX_OPEN_FILES))]
     max_connections: Option<u64>,
     /// Maximum number of bytes that all workers together hold for connections and datagrams: 64M,
     /// 1G; connections that hold the most wait first [default: a quarter of the memory of the
@@ -117,6 +118,8 @@ pub(crate) struct EchoArgs {
     stats: Option<Target>,
 }
 
+/// More files than a process can have open.
+const MAX_OPEN_FILES: u64 = i32::MAX as u64;
 /// The default of `--shutdown-timeout`.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 /// Signals that stop the server.

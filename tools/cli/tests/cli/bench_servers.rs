@@ -329,7 +329,7 @@ fn wrong_usage_names_the_option() {
         ),
         (
             &[server, "--load", "tcp://{address}", "--name", "a", "--name", "b"],
-            &["--name is given 2 times for 1 servers"],
+            &["the numbers of --name (2) and of servers (1) differ"],
         ),
         (&[server, "--load", "tcp://{address}", "--connections", "0"], &["connections 0"]),
         (&["10.0.0.1:80", "--load", "tcp://127.0.0.1:{port}"], &["write {address}"]),

@@ -87,7 +87,7 @@ fn incomparable_recordings_are_refused() {
     refused(&[&good, &text], 1, &["text.json", "not a recording of annulus load"]);
     refused(&[&good, "nothing.json"], 1, &["nothing.json", "No such file"]);
     refused(
-        &[&good, &other, "--margin=-1"],
+        &[&good, &other, "--margin", "-1"],
         2,
         &["the margin of -1 % is out of range", "use 0 to 1000 %"],
     );

@@ -177,7 +177,7 @@ fn check_session(address: SocketAddr, h2: bool) {
     }
     std::fs::write(&users, "user,item\nann\n").unwrap();
     std::fs::write(&file, &text).unwrap();
-    annulus(["load", &file]).fails_with(2, &["users.csv: line 2: there are 1 values instead of 2"]);
+    annulus(["load", &file]).fails_with(2, &["users.csv: line 2: 1 value instead of 2"]);
 }
 
 #[test]

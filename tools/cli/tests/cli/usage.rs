@@ -2,6 +2,8 @@
 //! errors and 1 for failures. Help is complete and fits 80 columns.
 
 use crate::common::annulus;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 
 /// Arguments, and the parts that their help must contain, separated by `|`.
 const HELP_PARTS: [(&str, &str); 8] = [
@@ -70,7 +72,7 @@ fn usage_error_is_one_line_and_exits_2() {
         (&["echo", "--listen", "127.0.0.1:99999"], &["'99999' is not a valid port", "65535"]),
         (&["echo", "--listen", "300.0.0.1:7000"], &["'300.0.0.1' is not an IPv4 address"]),
         (&["echo", "--driver", "kqueue"], &["'kqueue'", "auto, uring, epoll, threads"]),
-        (&["echo", "--max-connections", "0"], &["'0'", "--max-connections"]),
+        (&["echo", "--max-connections", "0"], &["'0'", "--max-connections", "1..=2147483647"]),
         (&["echo", "--memory-limit", "0"], &["--memory-limit", "0 bytes is below", "1048576"]),
         (
             &["echo", "--memory-limit", "1000"],
@@ -121,6 +123,36 @@ fn usage_error_is_one_line_and_exits_2() {
     ] {
         annulus(args).fails_with(2, parts);
     }
+}
+
+#[test]
+fn invalid_number_is_refused_with_its_limits_or_a_remedy() {
+    let cases: &[(&[&str], &[&str])] = &[
+        (&["echo", "--workers", "x"], &["'x'", "--workers", "write a whole number"]),
+        (&["echo", "--pin", ""], &["'' is not the number of a CPU", "write 0"]),
+        (&["echo", "--max-connections", "18446744073709551615"], &["1..=2147483647"]),
+        (&["load", "-c", "abc"], &["'abc' is not a number of connections from 1 to 1000000"]),
+        (&["load", "-c", "-1"], &["'-1' is not a number of connections from 1 to 1000000"]),
+        (&["load", "--pin", "-1"], &["'-1' is not the number of a CPU", "write 0"]),
+        (&["load", "-n", "1e20"], &["'1e20'", "from 1 to 9007199254740992"]),
+        (&["load", "-d", "-1"], &["'-1' is not a time", "1.5h"]),
+        (&["load", "--interval", "1ns"], &["the recorded interval must be at least 1ms, not 1ns"]),
+        (
+            &["load", "--interval", "1ms", "-d", "2h"],
+            &["7200000", "limit is 3000000", "at least 3 ms"],
+        ),
+        (&["load", "compare", "a", "b", "--margin", "x"], &["'x'", "write a number, such as 0.5"]),
+        (&["bench", "compare", "a", "b", "--margin", "x"], &["'x'", "write a number"]),
+        (&["bench", "map", "--rounds", "-1"], &["'-1'", "write a whole number without a sign"]),
+    ];
+    cases.iter().for_each(|(args, parts)| annulus(*args).fails_with(2, parts));
+}
+
+#[test]
+fn argument_that_is_not_utf8_is_named() {
+    let name = OsStr::from_bytes(b"a\xffb");
+    let command = [OsStr::new("load"), OsStr::new("--label"), name];
+    annulus(command).fails_with(2, &["'a\u{fffd}b'", "UTF-8"]);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Values for the fields of requests, from a file.
 
 use super::template::FIELD_NAMES;
-use crate::invalid::{InvalidValue, invalid};
+use crate::invalid::{InvalidValue, counted, invalid};
 
 /// Rows of values from a file of comma-separated values. Its first row has the names of the
 /// columns, and a field such as `{user}` is replaced with the value in that column.
@@ -16,7 +16,7 @@ use crate::invalid::{InvalidValue, invalid};
 /// assert_eq!(rows.columns(), ["user", "password"]);
 /// assert_eq!(rows.len(), 2);
 /// let error = DataRows::parse(b"user,password\nann\n").unwrap_err().to_string();
-/// assert_eq!(error, "line 2: there are 1 values instead of 2, one for each column");
+/// assert_eq!(error, "line 2: 1 value instead of 2, one for each column");
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DataRows {
@@ -53,8 +53,8 @@ impl DataRows {
             if record.len() != columns.len() {
                 let line = record.position().map_or(0, csv::Position::line);
                 return Err(invalid(format!(
-                    "line {line}: there are {} values instead of {}, one for each column",
-                    record.len(),
+                    "line {line}: {} instead of {}, one for each column",
+                    counted(record.len() as u64, "value"),
                     columns.len()
                 )));
             }
@@ -99,8 +99,8 @@ mod tests {
         for (text, part) in [
             ("", "there are no rows"),
             ("a,b\n", "there are no rows"),
-            ("a,b\n1,2\n3\n", "line 3: there are 1 values instead of 2"),
-            ("a,b\n1,2,3\n", "line 2: there are 3 values"),
+            ("a,b\n1,2\n3\n", "line 3: 1 value instead of 2"),
+            ("a,b\n1,2,3\n", "line 2: 3 values instead of 2"),
             ("a,a\n1,2\n", "line 1: the column 'a' occurs twice"),
             ("a b\n1\n", "line 1: the column 'a b' is not a name"),
             ("n\n1\n", "line 1: the column 'n' has the name of a field"),

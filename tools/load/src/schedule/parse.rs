@@ -33,7 +33,7 @@ pub fn parse_number(text: &str) -> Result<f64, InvalidValue> {
         .ok_or_else(|| error(text, "is not a number: write 500, 10k or 1.5M"))
 }
 
-/// Parses a time: seconds, or with a unit (`250ms`, `30s`, `2m`).
+/// Parses a time: seconds, or with a unit (`250ms`, `30s`, `2m`, `1.5h`).
 pub(crate) fn parse_time(text: &str) -> Result<Duration, InvalidValue> {
     let units = [
         ("ns", 1e-9),
@@ -49,7 +49,10 @@ pub(crate) fn parse_time(text: &str) -> Result<Duration, InvalidValue> {
     let seconds = number.parse::<f64>().ok().map(|number| number * factor);
     let time = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
     time.ok_or_else(|| {
-        error(text, "is not a time: write seconds, such as 10 or 0.5, or a unit: 250ms, 30s, 2m")
+        error(
+            text,
+            "is not a time: write seconds, such as 10 or 0.5, or a unit: 250ms, 30s, 2m, 1.5h",
+        )
     })
 }
 
