@@ -21,16 +21,23 @@ use process::{Processes, Subject};
 use protocol::{Ask, HANDSHAKE_TIMEOUT, IDLE_TIMEOUT, MAX_MESSAGE_BYTES, Observed, PROTOCOL};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
-use std::io;
+use std::io::{self, ErrorKind};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::thread;
+use std::time::Duration;
 
 /// The maximum number of connections. Further connections wait in the listener's backlog.
 const MAX_CONNECTIONS: usize = 8;
+/// Errors of `accept` that leave no connection waiting.
+const NO_CONNECTION: [ErrorKind; 3] =
+    [ErrorKind::WouldBlock, ErrorKind::Interrupted, ErrorKind::ConnectionAborted];
+/// How long the agent waits after it could not accept or serve a connection, for example for lack
+/// of descriptors or threads.
+const RETRY_DELAY: Duration = Duration::from_millis(100);
 
 const AFTER_HELP: &str = "\
 The agent runs beside a server, and `annulus load --agent` asks it what the
@@ -108,6 +115,8 @@ pub(crate) fn run(args: AgentArgs) -> Result<ExitCode> {
         "annulus agent: listening on {address} about {subject}, certificate {fingerprint}"
     ));
     let agent = Arc::new(Agent { subject, token, tls, host });
+    // Whether the last connection could not be accepted. Such an error is reported once.
+    let mut has_failed = false;
     while !stop.has_arrived() {
         let mut waits = vec![PollFd::new(&woken, PollFlags::IN)];
         let is_full = Arc::strong_count(&agent) > MAX_CONNECTIONS;
@@ -119,13 +128,35 @@ pub(crate) fn run(args: AgentArgs) -> Result<ExitCode> {
         if is_full {
             continue;
         }
-        // A failed `accept` is ignored: a signal may have ended `poll`, or the client may have
-        // gone.
-        let Ok((stream, client)) = listener.accept() else { continue };
-        let agent = Arc::clone(&agent);
-        thread::spawn(move || agent.serve(stream, client));
+        has_failed = match listener.accept() {
+            Ok((stream, client)) => {
+                start_serving(&agent, stream, client);
+                false
+            }
+            // A signal may have ended `poll`, or the client may have gone.
+            Err(error) if NO_CONNECTION.contains(&error.kind()) => false,
+            Err(error) => {
+                if !has_failed {
+                    note(format_args!("annulus agent: cannot accept a connection: {error}"));
+                }
+                // The connection is still waiting, so `poll` would return at once.
+                thread::sleep(RETRY_DELAY);
+                true
+            }
+        };
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Serves a connection on a thread of its own. Reports an error if there is no thread for it, and
+/// closes it.
+fn start_serving(agent: &Arc<Agent>, stream: TcpStream, client: SocketAddr) {
+    let agent = Arc::clone(agent);
+    let started = thread::Builder::new().spawn(move || agent.serve(stream, client));
+    if let Err(error) = started {
+        note(format_args!("annulus agent: {client}: cannot start a thread: {error}"));
+        thread::sleep(RETRY_DELAY);
+    }
 }
 
 impl Agent {

@@ -115,7 +115,8 @@ impl Agent {
             }
         };
         let ((marks, asked), (answered, marked)) = (mpsc::channel(), mpsc::channel());
-        let thread = thread::spawn(move || observe(&mut stream, &asked, &answered));
+        let observe = move || observe(&mut stream, &asked, &answered);
+        let thread = thread::Builder::new().spawn(observe).context("cannot start a thread")?;
         Ok(Agent { address, host, process, marks: Some(marks), thread, marked })
     }
 

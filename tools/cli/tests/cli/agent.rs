@@ -1,6 +1,6 @@
 //! `annulus agent`, and the figures of a server that `annulus load --agent` shows.
 
-use crate::common::{ANNULUS, PATIENCE, Scratch, Server, annulus, finish, noted_echo};
+use crate::common::{ANNULUS, PATIENCE, Scratch, Server, annulus, denied, finish, noted_echo};
 use annulus_load::recording::Recording;
 use annulus_skip::skip;
 use rustix::process::{Pid, Signal, kill_process};
@@ -8,6 +8,8 @@ use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::process::{Child, ChildStderr, Command, Stdio};
+use std::thread;
+use std::time::Duration;
 
 const TOKEN: &str = "0123456789abcdef";
 
@@ -92,6 +94,43 @@ fn report_has_what_the_server_used() {
     agent.signal(Signal::TERM);
     let mut agent = agent;
     assert_eq!((agent.child.wait().unwrap().code(), &*agent.next_line()), (Some(0), ""));
+}
+
+/// Without descriptors, the connection keeps waiting and `poll` returns at once.
+#[test]
+fn failed_accept_does_not_keep_the_agent_busy() {
+    let subject = format!("pid:{}", std::process::id());
+    let mut command = denied(&["agent", &subject], libc::SYS_accept4, libc::EMFILE);
+    let mut agent = Agent::spawn("accept", &mut command, "127.0.0.1:0");
+    let _waiting = TcpStream::connect(agent.address).unwrap();
+    assert!(agent.next_line().contains("cannot accept a connection"));
+    let pid = agent.child.id();
+    let before = cpu_ticks(pid);
+    thread::sleep(Duration::from_secs(1));
+    let used = cpu_ticks(pid) - before;
+    assert!(used < 20, "the agent used {used} of 100 ticks");
+}
+
+#[cfg(target_env = "gnu")]
+#[test]
+fn lack_of_threads_does_not_end_the_agent() {
+    let subject = format!("pid:{}", std::process::id());
+    let mut command = denied(&["agent", &subject], libc::SYS_clone3, libc::EAGAIN);
+    let mut agent = Agent::spawn("threads", &mut command, "127.0.0.1:0");
+    for _ in 0..2 {
+        let _client = TcpStream::connect(agent.address).unwrap();
+        assert!(agent.next_line().contains("cannot start a thread"));
+    }
+    agent.signal(Signal::TERM);
+    assert_eq!(agent.child.wait().unwrap().code(), Some(0));
+}
+
+/// Returns the CPU time of a process in hundredths of a second.
+fn cpu_ticks(pid: u32) -> u64 {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    let (_, after_name) = stat.rsplit_once(')').unwrap();
+    let fields: Vec<&str> = after_name.split_whitespace().collect();
+    fields[11..13].iter().map(|ticks| ticks.parse::<u64>().unwrap()).sum()
 }
 
 #[test]

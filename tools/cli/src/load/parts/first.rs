@@ -14,6 +14,7 @@ use annulus_load::{LiveSum, Observer, Part, PartResult, Plan, Progress, clock};
 use anyhow::{Context, Result, anyhow, bail};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::cell::RefCell;
+use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
@@ -96,7 +97,7 @@ impl<'a> First<'a> {
         for (join, stream) in joined {
             let part = Part::new(join.index, join.count)?;
             let reader = stream.try_clone().context("cannot use a connection of a part")?;
-            read_messages(join.index, reader, sender.clone());
+            read_messages(join.index, reader, sender.clone())?;
             let (reached, responses, outcome) = (None, 0, None);
             others.push(Other { part, host: join.host, stream, reached, responses, outcome });
         }
@@ -340,11 +341,23 @@ fn gather(
         }
         let limit = Timespec::try_from(CHECK_PERIOD).context("cannot wait")?;
         let _ = poll(&mut [PollFd::new(listener, PollFlags::IN)], Some(&limit));
-        // `accept` fails if no connection is waiting, or if the client has gone.
-        let Ok((stream, address)) = listener.accept() else { continue };
+        let (stream, address) = match listener.accept() {
+            Ok(accepted) => accepted,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
+            Err(_) => {
+                // For lack of descriptors, for example: the connection is still waiting, so `poll`
+                // would return at once.
+                thread::sleep(CHECK_PERIOD);
+                continue;
+            }
+        };
         handshakes += 1;
-        let (sender, token) = (sender.clone(), Arc::clone(&token));
-        thread::spawn(move || sender.send((address, greet(stream, &token))));
+        let (greeted, token) = (sender.clone(), Arc::clone(&token));
+        let greet = move || _ = greeted.send((address, greet(stream, &token)));
+        if let Err(error) = thread::Builder::new().spawn(greet) {
+            thread::sleep(CHECK_PERIOD);
+            _ = sender.send((address, Err(anyhow!("cannot start a thread: {error}"))));
+        }
     }
     Ok(joined)
 }
@@ -408,8 +421,8 @@ fn missing(own: Part, joined: &[(Join, TcpStream)], patience: Duration) -> Strin
 }
 
 /// Starts a thread that forwards the messages of a part, and why its connection has ended.
-fn read_messages(index: usize, mut stream: TcpStream, events: Sender<Event>) {
-    thread::spawn(move || {
+fn read_messages(index: usize, mut stream: TcpStream, events: Sender<Event>) -> Result<()> {
+    let read = move || {
         loop {
             let message = frames::read(&mut stream, MAX_MESSAGE_BYTES);
             let message = message.map_err(|error| error.to_string());
@@ -418,5 +431,7 @@ fn read_messages(index: usize, mut stream: TcpStream, events: Sender<Event>) {
                 return;
             }
         }
-    });
+    };
+    thread::Builder::new().spawn(read).context("cannot start a thread for a part")?;
+    Ok(())
 }

@@ -99,7 +99,7 @@ impl Follower {
         }
         let stream = limited.into_unlimited().context("cannot use the connection to part 1")?;
         stream.set_write_timeout(Some(patience)).context("cannot use the connection to part 1")?;
-        let messages = read_messages(stream.try_clone().context("cannot use the connection")?);
+        let messages = read_messages(stream.try_clone().context("cannot use the connection")?)?;
         let state = State {
             messages,
             stage: None,
@@ -228,9 +228,9 @@ fn connect(address: &annulus_load::Address, patience: Duration, stop: &Stop) -> 
 }
 
 /// Starts a thread that forwards the messages of part 1, and why its connection has ended.
-fn read_messages(mut stream: TcpStream) -> Receiver<Result<ToPart, String>> {
+fn read_messages(mut stream: TcpStream) -> Result<Receiver<Result<ToPart, String>>> {
     let (sender, messages) = mpsc::channel();
-    thread::spawn(move || {
+    let read = move || {
         loop {
             let message = frames::read(&mut stream, MAX_MESSAGE_BYTES);
             let message = message.map_err(|error| error.to_string());
@@ -239,6 +239,7 @@ fn read_messages(mut stream: TcpStream) -> Receiver<Result<ToPart, String>> {
                 return;
             }
         }
-    });
-    messages
+    };
+    thread::Builder::new().spawn(read).context("cannot start a thread for part 1")?;
+    Ok(messages)
 }
