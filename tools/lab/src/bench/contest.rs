@@ -35,7 +35,13 @@ const SELF_RATIO: Ratio = Ratio { median: 1.0, interval: Some(Interval { low: 1.
 /// Returns true if the control deviates too far from the contender that it copies, or varies too
 /// much, for small effects to be found.
 pub(super) fn control_failed(control: Ratio) -> bool {
-    control.distance() > DEFAULT_MARGIN || control.half_width() > Some(MAX_CONTROL_HALF_WIDTH)
+    control_differs(control) || control.half_width() > Some(MAX_CONTROL_HALF_WIDTH)
+}
+
+/// Returns true if the control deviates too far from the contender that it copies. Otherwise a
+/// control that failed varies too much.
+pub(super) fn control_differs(control: Ratio) -> bool {
+    control.distance() > DEFAULT_MARGIN
 }
 
 #[derive(Clone, Copy)]

@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use super::Bench;
 use super::cell::Cell;
-use super::contest::{Contest, control_failed};
+use super::contest::{Contest, control_differs, control_failed};
 use super::metric::{Better, Metric, Role, SYSTEM_CALLS_KEY};
 use super::record::Record;
 use super::sides::Sides;
@@ -70,7 +70,7 @@ impl CellVerdict {
             return true;
         }
         match contest.verdict(ours, rival) {
-            Verdict::Better => !judge.beats_all(ours),
+            Verdict::Better => judge.unbeaten(ours).is_some(),
             verdict => !verdict.is_decided(),
         }
     }
@@ -158,9 +158,12 @@ impl Judge<'_> {
                 format!("{verdict}: {name}, measured twice, takes {} itself", control.times()),
             );
         };
-        let verdict = match self.contest.verdict(ours, rival) {
-            Verdict::Better if !self.beats_all(ours) => Verdict::Undecided,
-            found => found,
+        let (verdict, unbeaten) = match self.contest.verdict(ours, rival) {
+            Verdict::Better => match self.unbeaten(ours) {
+                None => (Verdict::Better, None),
+                unbeaten => (Verdict::Undecided, unbeaten),
+            },
+            found => (found, None),
         };
         let (better, worse) = match verdict {
             Verdict::Worse => (rival, ours),
@@ -188,16 +191,24 @@ impl Judge<'_> {
                     Verdict::Undecided => self.system_calls([ours, rival]),
                     _ => String::new(),
                 };
-                (verdict, format!("{verdict}: {}; {copy}{calls}", self.text([ours, rival], &[])))
+                let text = self.text([ours, rival], &[]);
+                let but = unbeaten.map_or_else(String::new, |other| self.but_only(ours, other));
+                (verdict, format!("{verdict}: {text}{but}; {copy}{calls}"))
             }
         }
     }
 
-    /// Returns true if this contender is better than every rival, not only than the one with the
-    /// best median.
-    fn beats_all(&self, ours: usize) -> bool {
-        let is_better = |&rival: &usize| self.contest.verdict(ours, rival) == Verdict::Better;
-        self.sides.rivals.iter().all(is_better)
+    /// Returns the first rival that this contender does not beat, which need not be the one with
+    /// the best median.
+    fn unbeaten(&self, ours: usize) -> Option<usize> {
+        let is_beaten = |rival: usize| self.contest.verdict(ours, rival) == Verdict::Better;
+        self.sides.rivals.iter().copied().find(|&rival| !is_beaten(rival))
+    }
+
+    /// Explains why a contender that beats its best rival does not win: it does not beat this one.
+    fn but_only(&self, ours: usize, unbeaten: usize) -> String {
+        let times = self.ratio(self.contest.metric, ours, unbeaten).times();
+        format!(", but only {times} that of {}", self.contest.name(unbeaten))
     }
 
     /// Returns the ratios of two contenders by the primary metric and by these guards, as text.
@@ -251,10 +262,12 @@ impl Judge<'_> {
 }
 
 fn void_control(control: Ratio) -> String {
-    format!(
-        "void: the control differs from the contender that it copies, {}; run it again on a quieter machine",
-        control.times()
-    )
+    let why = match control_differs(control) {
+        true => "differs from the contender that it copies,",
+        false => "varies too much to compare with:",
+    };
+    let times = control.times();
+    format!("void: the control {why} {times}; run it again on a quieter machine")
 }
 
 #[cfg(test)]
@@ -291,6 +304,21 @@ mod tests {
         assert_eq!(second.winner.as_deref(), Some("uring"));
         let three = verdict(&["a", "b", "c"], |index| [2.0, 4.0, 3.0, 2.0][index]);
         assert_eq!((three.rival.as_deref(), three.verdict), (Some("c"), Verdict::Better));
+    }
+
+    /// The rival with the best median is beaten clearly, and another one varies too much.
+    #[test]
+    fn rival_that_is_not_beaten_is_named() {
+        let cpu = |index: usize, round: usize| match index {
+            1 => 2.2,
+            2 => [1.9, 2.4, 2.5][round % 3],
+            _ => 2.0,
+        };
+        let found = of(&record(4, 15, cpu), &["a", "b", "c"]);
+        assert_eq!((found.verdict, found.rival.as_deref()), (Verdict::Undecided, Some("b")));
+        let text = "undecided: a takes 0.91 × [0.91, 0.91] the CPU of b, but only 0.83 × ";
+        assert!(found.text.starts_with(text), "{found:?}");
+        assert!(found.text.contains("] that of c; the control takes 1.00 ×"), "{found:?}");
     }
 
     #[test]
@@ -345,7 +373,10 @@ mod tests {
             };
             of(&record(3, 15, cpu), &["a", "b"])
         };
-        assert_eq!(unsteady(2.2).verdict, Verdict::Void);
+        let void = unsteady(2.2);
+        assert_eq!(void.verdict, Verdict::Void);
+        let text = "void: the control varies too much to compare with: 1.00 × [0.75, 1.25]; run";
+        assert!(void.text.starts_with(text), "{void:?}");
         assert_eq!(unsteady(4.0).winner.as_deref(), Some("a"));
     }
 

@@ -2,14 +2,14 @@
 
 use super::Bench;
 use super::cell::Cell;
-use super::contest::control_failed;
+use super::contest::{control_differs, control_failed};
 use super::metric::{Metric, Role};
 use super::record::Record;
 use super::report::Row;
 use super::sweep::is_peak;
 use super::verdict::CellVerdict;
 use crate::cores::Cores;
-use annulus_load::stats::median;
+use annulus_load::stats::{Ratio, median};
 
 /// Above this share of its core, the load rather than the server may be the bottleneck.
 const SATURATED_CPU_SHARE: f64 = 0.9;
@@ -30,7 +30,8 @@ pub(super) fn all(bench: &Bench, record: &Record, controls: &[Row]) -> Vec<Strin
         undecided(bench, record),
         imprecise(bench, record),
         saturated(bench, record),
-        control(bench, controls),
+        deviating(bench, controls),
+        varying(bench, controls),
     ];
     all.into_iter().flatten().collect()
 }
@@ -111,17 +112,30 @@ fn saturated(bench: &Bench, record: &Record) -> Option<String> {
     ))
 }
 
-fn control(bench: &Bench, controls: &[Row]) -> Option<String> {
+/// Returns the ratios of the metrics that decide, of one control.
+fn deciding<'a>(bench: &'a Bench, control: &'a Row) -> impl Iterator<Item = Ratio> + 'a {
     let decides = |metric: &&Metric| matches!(metric.role, Role::Checked | Role::Primary);
-    let deviates = |row: &&Row| {
-        let figures = bench.metrics.iter().filter(decides).map(|of| row.figures.get(&of.key));
-        figures.filter_map(|figure| figure?.ratio).any(control_failed)
-    };
-    let deviating = controls.iter().filter(deviates);
-    let cells = list(deviating.map(|row| &row.cell))?;
+    let figures = bench.metrics.iter().filter(decides).map(|of| control.figures.get(&of.key));
+    figures.filter_map(|figure| figure?.ratio)
+}
+
+fn deviating(bench: &Bench, controls: &[Row]) -> Option<String> {
+    let differs = |row: &&Row| deciding(bench, row).any(control_differs);
+    let cells = list(controls.iter().filter(differs).map(|row| &row.cell))?;
     Some(format!(
         "the same contender, measured twice, gave different results at {cells}: only much larger differences count \
          there; measure more rounds on a quieter machine"
+    ))
+}
+
+fn varying(bench: &Bench, controls: &[Row]) -> Option<String> {
+    let varies = |ratio: Ratio| control_failed(ratio) && !control_differs(ratio);
+    let only_varies =
+        |row: &&Row| deciding(bench, row).any(varies) && !deciding(bench, row).any(control_differs);
+    let cells = list(controls.iter().filter(only_varies).map(|row| &row.cell))?;
+    Some(format!(
+        "the same contender, measured twice, varied too much to compare with at {cells}: only much larger \
+         differences count there; measure more rounds on a quieter machine"
     ))
 }
 
@@ -222,6 +236,13 @@ mod tests {
             found[0].contains("gave different results at 50 connections × 128 bytes: "),
             "{found:?}"
         );
+        let unsteady = |index: usize, round: usize| match index {
+            2 => [1.5, 2.0, 2.5][round % 3],
+            _ => 2.0,
+        };
+        let found = warnings(&bench(&["a", "b"]), &record(3, 15, unsteady));
+        let text = "varied too much to compare with at 50 connections × 128 bytes: ";
+        assert!(found.len() == 1 && found[0].contains(text), "{found:?}");
         let short = warnings(&bench(&["a", "b"]), &record(3, 4, |_, _| 2.0));
         assert!(short[0].starts_with("interrupted after 12 of 45 slices"), "{short:?}");
     }
