@@ -61,8 +61,12 @@ pub enum Register {
     UnregisterBufferRing = 23,
     /// Polls the queues of network devices before each sleep (6.9).
     Napi = 27,
+    /// Registers memory that the network stack fills (6.15).
+    ZeroCopyReceive = 32,
     /// Needs no ring (6.18).
     Query = 35,
+    /// Controls a zero-copy receive (6.19).
+    ZeroCopyControl = 36,
 }
 
 /// `struct io_sqring_offsets`: offsets in the mapping of the submission queue.

@@ -57,6 +57,7 @@ pub struct RingBuilder {
     sq_poll: Option<SqPoll>,
     allowed_operations: Option<Vec<u8>>,
     napi_busy_poll: Duration,
+    mixed_completions: bool,
 }
 
 impl Ring {
@@ -71,6 +72,7 @@ impl Ring {
             sq_poll: None,
             allowed_operations: None,
             napi_busy_poll: Duration::ZERO,
+            mixed_completions: false,
         }
     }
 
@@ -209,6 +211,14 @@ impl RingBuilder {
         self
     }
 
+    /// Allows [large](crate::Completion::is_large) completions, which a zero-copy receive needs
+    /// (6.18). A completion of the kernel itself, whose `user_data` is zero, may then fill the last
+    /// place of the queue. The default is false.
+    pub fn mixed_completions(mut self, mixed: bool) -> Self {
+        self.mixed_completions = mixed;
+        self
+    }
+
     /// Sets up and enables the ring, and registers its descriptor with this thread.
     ///
     /// # Errors
@@ -262,6 +272,9 @@ impl RingBuilder {
             cq_entries: self.completions.max(self.entries),
             ..RingParams::default()
         };
+        if self.mixed_completions {
+            params.flags |= SetupFlags::CQE_MIXED.bits();
+        }
         if let Some(polls) = self.sq_poll {
             params.sq_thread_idle = polls.idle_millis();
             params.sq_thread_cpu = polls.cpu.unwrap_or_default();

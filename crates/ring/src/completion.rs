@@ -14,6 +14,8 @@ bitflags! {
         const SOCK_NONEMPTY = 1 << 2;
         /// The notification of a zero-copy send: the memory may be reused.
         const NOTIF = 1 << 3;
+        /// The completion takes 32 bytes (6.18): the next place of the queue is its second half.
+        const LARGE = 1 << 15;
         const _ = !0;
     }
 }
@@ -50,6 +52,14 @@ impl Completion {
     #[inline]
     pub fn was_copied(&self) -> bool {
         self.is_notification() && self.result < 0
+    }
+
+    /// Returns true if the next completion in the queue is not one, but the second half of this
+    /// one. Its `user_data` is the first value of the half. Only rings with [mixed
+    /// completions](crate::RingBuilder::mixed_completions) have such completions.
+    #[inline]
+    pub fn is_large(&self) -> bool {
+        self.flags & CompletionFlags::LARGE.bits() != 0
     }
 
     /// Returns the id of the provided buffer that was filled, if any.

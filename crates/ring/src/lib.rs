@@ -36,6 +36,7 @@ mod probe;
 mod query;
 mod restrictions;
 mod ring;
+mod zero_copy_receive;
 
 /// Types of the layer below that appear in the signatures of this crate.
 pub use annulus_kernel::{Fd, IoVec, Kernel, file::FileCall};
@@ -53,3 +54,4 @@ pub use params::{
 };
 pub use probe::Probe;
 pub use ring::{Entered, Ring, Wait};
+pub use zero_copy_receive::{DeviceQueue, RefillRing};

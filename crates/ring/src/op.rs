@@ -15,7 +15,7 @@ use crate::opcode;
 use annulus_kernel::{Fd, file::FileCall};
 
 pub use crate::buffer_table::with_registered_buffer;
-pub use recv::{Recv, RecvMsg, RecvMsgMulti, RecvMulti, RecvSelect};
+pub use recv::{Recv, RecvMsg, RecvMsgMulti, RecvMulti, RecvSelect, RecvZeroCopy};
 pub use rw::{Read, Write, Writev, rwf};
 pub use send::{Send, SendMsg, SendTo, zero_copy};
 

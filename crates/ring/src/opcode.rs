@@ -31,6 +31,8 @@ pub enum Need {
     Optional,
     /// The driver, for zero-copy sends.
     ZeroCopy,
+    /// The driver, for zero-copy receives.
+    ZeroCopyReceive,
     /// File calls, which are system calls without it.
     File,
     /// None: the operation is only reported as a feature of the kernel.
@@ -100,7 +102,7 @@ operations! {
     FUTEX_WAIT     = 51,  (6, 7),   Never,     Completion;
     FTRUNCATE      = 55,  (6, 9),   File,      None;
     LISTEN         = 57,  (6, 11),  Never,     None;
-    RECV_ZC        = 58,  (6, 15),  Never,     None;
+    RECV_ZC        = 58,  (6, 15),  ZeroCopyReceive, None;
     PIPE           = 62,  (6, 16),  Never,     Completion;
 }
 

@@ -97,7 +97,9 @@ impl Blocked {
     pub(super) fn reason(&self) -> String {
         match &self.0 {
             SetupError::Lacks(what) => format!("this kernel's io_uring lacks {what}"),
-            SetupError::Size { .. } | SetupError::SqPoll(..) => self.0.to_string(),
+            SetupError::Size { .. } | SetupError::SqPoll(..) | SetupError::ZeroCopyReceive(..) => {
+                self.0.to_string()
+            }
             SetupError::Refused(error) => self.caused("io_uring_setup", error),
             SetupError::Step(step, error) => self.caused(step, error),
         }
@@ -111,6 +113,7 @@ impl Blocked {
         match &self.0 {
             SetupError::Lacks(_) => "run a newer kernel",
             SetupError::Size { .. } => "choose another size",
+            SetupError::ZeroCopyReceive(..) => "receive as usual",
             _ => SetupObstacle::of(self.0.raw_os_error()).words().1,
         }
     }
@@ -133,6 +136,7 @@ impl From<Blocked> for io::Error {
             SetupError::Step(_, cause) if cause.raw_os_error().is_none() => return cause,
             SetupError::Refused(ref cause)
             | SetupError::SqPoll(_, ref cause)
+            | SetupError::ZeroCopyReceive(_, ref cause)
             | SetupError::Step(_, ref cause) => cause.kind(),
             SetupError::Lacks(_) => io::ErrorKind::Unsupported,
             SetupError::Size { .. } => return blocked.0.into(),

@@ -4,12 +4,13 @@
 use annulus_ring::opcode::{self, MemoryUse, Need, OPERATIONS, Operation};
 use annulus_ring::{Entry, EntryFlags, Probe, SetupError};
 
-/// Returns true if the driver may submit this operation.
+/// Returns true if the driver may submit this operation on a locked-down ring, which has no
+/// zero-copy receives.
 fn is_used(operation: &Operation, zero_copy: bool) -> bool {
     match operation.need {
         Need::Always | Need::Optional => true,
         Need::ZeroCopy => zero_copy,
-        Need::File | Need::Never => false,
+        Need::ZeroCopyReceive | Need::File | Need::Never => false,
     }
 }
 
@@ -23,7 +24,8 @@ pub(super) fn is_listed(entry: &Entry, refers_to_memory: bool) -> bool {
     let selects = entry.flags & EntryFlags::BUFFER_SELECT.bits() != 0;
     opcode::operation(entry.opcode).is_some_and(|row| {
         let may_refer = row.memory != MemoryUse::None && (refers_to_memory || !selects);
-        is_used(row, true) && may_refer == refers_to_memory
+        let is_used = row.need == Need::ZeroCopyReceive || is_used(row, true);
+        is_used && may_refer == refers_to_memory
     })
 }
 

@@ -51,6 +51,28 @@ impl RecvMulti {
     }
 }
 
+/// Receives many times into memory of a [`RefillRing`](crate::RefillRing) (6.15).
+#[derive(Clone, Copy, Debug)]
+pub struct RecvZeroCopy {
+    /// The TCP socket to receive from. Other sockets fail with EPROTONOSUPPORT.
+    pub fd: Fd,
+    /// The [number](crate::RefillRing::id) of the refill ring.
+    pub refill_ring: u32,
+    /// The total number of bytes after which the operation ends, with a result of zero, as at the
+    /// end of the stream. Zero means no limit.
+    pub limit: u32,
+}
+
+impl RecvZeroCopy {
+    /// Returns the entry, which safe code may submit.
+    #[inline]
+    pub fn entry(self) -> SafeEntry {
+        let base = Entry::new(opcode::RECV_ZC, self.fd);
+        let file_index = self.refill_ring;
+        SafeEntry::new(Entry { len: self.limit, file_index, ioprio: RECV_MULTISHOT, ..base })
+    }
+}
+
 /// Receives once into a buffer that the kernel takes from a group.
 #[derive(Clone, Copy, Debug)]
 pub struct RecvSelect {

@@ -36,7 +36,9 @@ impl World {
             Register::UnregisterBufferRing => self.remove_buffers(ring, arg)?,
             Register::Buffers => self.add_buffer_table(ring, arg)?,
             Register::BuffersUpdate => return self.update_buffer_table(ring, arg),
-            Register::Query => return Err(Errno::INVAL),
+            Register::Query | Register::ZeroCopyReceive | Register::ZeroCopyControl => {
+                return Err(Errno::INVAL);
+            }
         }
         Ok(0)
     }
