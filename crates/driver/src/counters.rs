@@ -80,6 +80,8 @@ counters! {
     /// Zero-copy sends that the kernel reports to have copied, as it always does on the loopback.
     /// Reported from 6.2 on.
     pub zero_copy_copied: u64,
+    /// Pieces received into memory that the network stack owns.
+    pub zero_copy_receives: u64,
     /// Times that a listener paused because no descriptors were left.
     pub accept_pauses: u64,
     /// Connections that were reset, or failed, before they were accepted. Listeners skip them.

@@ -357,6 +357,21 @@ impl Driver {
         self.common().supports_receive_limit
     }
 
+    /// Returns true if the pool has an area for [`Op::RecvZeroCopy`].
+    #[inline]
+    pub fn receives_zero_copy(&self) -> bool {
+        self.common().receives_zero_copy
+    }
+
+    /// Records that a zero-copy receive found no free memory (ENOMEM). Returns true if a receive
+    /// into the pool's buffers or into other memory can replace it.
+    pub fn record_zero_copy_shortage(&mut self) -> bool {
+        match self {
+            Self::Uring(uring) => uring.record_zero_copy_shortage(),
+            Self::Epoll(_) => false,
+        }
+    }
+
     /// Returns true if a multishot receive may miss a reset that arrives together with data.
     pub fn may_miss_resets(&self) -> bool {
         matches!(self, Self::Uring(_)) && self.kernel().real_descriptors()

@@ -21,11 +21,13 @@ pub(crate) struct DriverState {
     pub(crate) supports_send_to_now: bool,
     /// Whether a multishot receive can have a limit.
     pub(crate) supports_receive_limit: bool,
+    /// Whether TCP sockets receive into memory that the network stack fills.
+    pub(crate) receives_zero_copy: bool,
 }
 
 impl DriverState {
-    /// Creates the state of a driver that has every feature. A driver that lacks one sets its field
-    /// to false.
+    /// Creates the state of a driver that has every feature, but no area for zero-copy receives. A
+    /// driver that lacks one sets its field to false.
     pub(crate) fn new(kernel: Rc<dyn Kernel>, pool: Rc<Pool>) -> Self {
         Self {
             kernel,
@@ -35,6 +37,7 @@ impl DriverState {
             trimmed: false,
             supports_send_to_now: true,
             supports_receive_limit: true,
+            receives_zero_copy: false,
         }
     }
 

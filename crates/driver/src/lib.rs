@@ -26,6 +26,6 @@ pub use event::Event;
 pub use op::{FileStart, MemoryOp, Op};
 pub use pool::{Pool, PoolMemory, PoolSize, ReceiveBudget};
 pub use slots::{OpKind, Slab, SlotId, Token};
-pub use uring::{BufferRegistry, Uring, UringConfig};
+pub use uring::{BufferRegistry, ReceiveArea, Uring, UringConfig};
 pub use wait::Wait;
 pub use workers::NO_THREAD;

@@ -28,6 +28,16 @@ pub enum Op {
         /// [`Driver::supports_receive_limit`](crate::Driver::supports_receive_limit).
         limit: u32,
     },
+    /// Receives pieces of the pool's area until the operation ends, on a TCP socket; other sockets
+    /// fail with EPROTONOSUPPORT. Requires
+    /// [`Driver::receives_zero_copy`](crate::Driver::receives_zero_copy).
+    RecvZeroCopy {
+        /// The socket to receive from.
+        fd: Fd,
+        /// Number of bytes after which the operation ends, with a value of zero, as at the end of
+        /// the stream; zero means no limit.
+        limit: u32,
+    },
     /// Receives once into one of the pool's buffers.
     RecvPooled {
         /// The socket to receive from.

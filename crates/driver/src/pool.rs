@@ -9,6 +9,7 @@
 mod budget;
 mod depth;
 mod memory;
+mod pieces;
 mod trim;
 
 use annulus_kernel::Kernel;
@@ -16,6 +17,8 @@ pub use budget::ReceiveBudget;
 use depth::{Depth, Purpose};
 use memory::check_size;
 pub use memory::{PoolMemory, PoolSize};
+pub(crate) use pieces::AreaSize;
+use pieces::Pieces;
 use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::io;
@@ -52,6 +55,7 @@ enum BufferState {
     Idle,
     Kernel,
     Lent,
+    LentPiece,
 }
 
 struct Buffers {
@@ -66,8 +70,8 @@ struct Buffers {
     /// A depth, and the number of buffers that the budget allows the kernel at that depth; `None`
     /// until computed.
     fitted: Option<(u32, u32)>,
-    /// Number of lent buffers above which received bytes may have to be copied to the heap.
-    check_above: u32,
+    /// Number of lent buffers from which received bytes may have to be copied to the heap.
+    check_from: u32,
     /// Maximum bytes that the next receive may write to a buffer.
     len: u32,
     /// Buffers given back since the last refill; the last is the most likely to be cached.
@@ -86,6 +90,8 @@ struct Buffers {
     least_idle: usize,
     refills: u32,
     used_since_trim: bool,
+    /// Pieces of the pool's area, if it has one.
+    pieces: Option<Box<Pieces>>,
 }
 
 /// Buffers of one size, and the state of each.
@@ -106,7 +112,19 @@ impl Pool {
     /// Returns `InvalidInput`, with the size, if the size is out of range, or `OutOfMemory`, with
     /// the limit, if the range cannot be reserved.
     pub fn new(size: PoolSize, kernel: Rc<dyn Kernel>) -> io::Result<Rc<Self>> {
-        Self::of_purpose(size, kernel, Purpose::STREAMS)
+        Self::of_purpose(size, kernel, Purpose::STREAMS, None)
+    }
+
+    /// Like [`new`](Self::new), with an area whose pieces are lent too.
+    ///
+    /// # Errors
+    /// The same as for [`new`](Self::new).
+    pub(crate) fn with_area(
+        size: PoolSize,
+        kernel: Rc<dyn Kernel>,
+        area: AreaSize,
+    ) -> io::Result<Rc<Self>> {
+        Self::of_purpose(size, kernel, Purpose::STREAMS, Some(area))
     }
 
     /// Like [`new`](Self::new), but the buffers are never shortened, since that would truncate
@@ -115,24 +133,26 @@ impl Pool {
     /// # Errors
     /// The same as for [`new`](Self::new).
     pub fn of_datagrams(size: PoolSize, kernel: Rc<dyn Kernel>) -> io::Result<Rc<Self>> {
-        Self::of_purpose(size, kernel, Purpose::DATAGRAMS)
+        Self::of_purpose(size, kernel, Purpose::DATAGRAMS, None)
     }
 
     fn of_purpose(
         size: PoolSize,
         kernel: Rc<dyn Kernel>,
         purpose: Purpose,
+        area: Option<AreaSize>,
     ) -> io::Result<Rc<Self>> {
         check_size(size)?;
-        let memory = PoolMemory::reserve(size)?;
+        let memory = PoolMemory::reserve(size, area.map_or(0, |area| area.bytes))?;
         let capacity = size.count as usize;
-        let buffers = Buffers {
-            state: vec![BufferState::Idle; capacity].into_boxed_slice(),
+        let pieces = area.map_or(0, |area| area.pieces as usize);
+        let mut buffers = Buffers {
+            state: vec![BufferState::Idle; capacity + pieces].into_boxed_slice(),
             written: vec![0; capacity].into_boxed_slice(),
             largest: 0,
             budget: ReceiveBudget::UNLIMITED,
             fitted: None,
-            check_above: size.count / 4 * 3,
+            check_from: 0,
             len: size.buffer,
             returned: Vec::with_capacity(capacity),
             idle: Vec::with_capacity(capacity),
@@ -145,7 +165,9 @@ impl Pool {
             least_idle: 0,
             refills: 0,
             used_since_trim: false,
+            pieces: area.map(|area| Box::new(Pieces::new(size.count, area))),
         };
+        buffers.check_from = buffers.check_from(false);
         let (resident, buffers) = (Cell::new(0), RefCell::new(buffers));
         Ok(Rc::new(Self { memory: Arc::new(memory), kernel, size, purpose, resident, buffers }))
     }
@@ -173,8 +195,16 @@ impl Pool {
     /// The same as for [`PoolMemory::address`].
     #[inline]
     pub unsafe fn address(&self, id: u16) -> *mut u8 {
+        if u32::from(id) >= self.size.count {
+            return self.piece_address(id);
+        }
         // SAFETY: the caller guarantees that the pool has handed out the id.
         unsafe { self.memory.address(id) }
+    }
+
+    /// Returns the number of ids of buffers and pieces.
+    pub fn ids(&self) -> u32 {
+        self.buffers.borrow().state.len() as u32
     }
 
     /// Returns the number of buffers that the kernel has now, or the number of free buffers if the
@@ -214,7 +244,7 @@ impl Pool {
     #[inline]
     pub fn set_budget(&self, budget: ReceiveBudget) {
         let buffers = &mut *self.buffers.borrow_mut();
-        buffers.check_above = if budget.is_tight { 0 } else { buffers.short_above() };
+        buffers.check_from = buffers.check_from(budget.is_tight);
         (buffers.budget, buffers.fitted) = (budget, None);
     }
 
@@ -240,7 +270,7 @@ impl Pool {
     #[inline]
     pub fn should_copy_out(&self, id: u16, len: u32) -> bool {
         let buffers = self.buffers.borrow();
-        buffers.lent > buffers.check_above
+        buffers.lent >= buffers.check_from
             && buffers.should_copy_out(id, len.next_multiple_of(self.page_bytes()))
     }
 
@@ -374,7 +404,17 @@ impl Buffers {
     /// Returns how many buffers may be lent before the pool is short.
     #[inline]
     fn short_above(&self) -> u32 {
-        self.state.len() as u32 / 4 * 3
+        self.written.len() as u32 / 4 * 3
+    }
+
+    /// Returns the number of lent buffers from which a lease is checked for a copy to the heap.
+    fn check_from(&self, is_tight: bool) -> u32 {
+        match &self.pieces {
+            // Pieces may be short even if no buffer is lent.
+            Some(_) => 0,
+            None if is_tight => 1,
+            None => self.short_above() + 1,
+        }
     }
 
     #[inline]
@@ -384,14 +424,18 @@ impl Buffers {
 
     #[cold]
     fn should_copy_out(&self, id: u16, used: u32) -> bool {
-        self.is_short() || self.written[usize::from(id)] / 2 > used
+        let Some(written) = self.written.get(usize::from(id)) else {
+            return self.pieces.as_ref().is_some_and(|pieces| pieces.are_short());
+        };
+        self.is_short() || self.budget.is_tight && written / 2 > used
     }
 
     /// Records that a receive has written `bytes` bytes to a buffer.
     #[inline]
     fn record_written(&mut self, id: u16, bytes: u32, pool: &Pool) {
         self.largest = self.largest.max(bytes);
-        let written = &mut self.written[usize::from(id)];
+        // The memory of a piece is not the pool's.
+        let Some(written) = self.written.get_mut(usize::from(id)) else { return };
         if bytes > *written {
             let before = std::mem::replace(written, bytes.next_multiple_of(pool.page_bytes()));
             pool.resident.set(pool.resident.get() + (*written - before) as usize);
@@ -401,7 +445,9 @@ impl Buffers {
     #[inline]
     fn take_back(&mut self, id: u16) {
         let state = &mut self.state[usize::from(id)];
-        assert_eq!(*state, BufferState::Lent, "buffer {id} was returned twice");
+        if *state != BufferState::Lent {
+            return self.take_back_piece(id);
+        }
         *state = BufferState::Idle;
         self.lent -= 1;
         self.returned.push(id);

@@ -138,6 +138,7 @@ impl Epoll {
                 return unsafe { self.start_output(token, fd, OutputKind::AwaitWritable, &[]) };
             }
             Op::Nop => return self.end(token, Ok(0)),
+            Op::RecvZeroCopy { .. } => return self.end(token, Err(Errno::PROTONOSUPPORT)),
             Op::Cancel { target } => return self.cancel(target),
             Op::Close { fd } => return self.close(fd),
         };

@@ -74,6 +74,8 @@ pub(super) fn check_size(size: PoolSize) -> io::Result<()> {
 /// threads give buffers back.
 pub struct PoolMemory {
     pub(super) mapping: Mapping,
+    /// Memory that the network stack fills, for zero-copy receives.
+    pub(super) area: Option<Mapping>,
     /// Distance in bytes from one buffer to the next: whole pages of the system, so that each
     /// buffer can be discarded separately.
     pub(super) stride: usize,
@@ -88,19 +90,26 @@ impl PoolMemory {
     /// # Errors
     /// Returns the system's error, such as `OutOfMemory`, with the limit that applies, if the range
     /// cannot be reserved.
-    pub(super) fn reserve(size: PoolSize) -> io::Result<Self> {
-        let mapping = Mapping::anonymous(size.reserved())
-            .map_err(|error| cannot_reserve(size.reserved(), error))?;
+    pub(super) fn reserve(size: PoolSize, area: usize) -> io::Result<Self> {
+        let map = |len| Mapping::anonymous(len).map_err(|error| cannot_reserve(len, error));
+        let mapping = map(size.reserved())?;
+        let area = (area > 0).then(|| map(area)).transpose()?;
         // This fails only if the system has no huge pages, and then there is nothing to forgo.
         _ = mapping.forgo_huge_pages();
         let (stride, page) = (size.stride(), rustix::param::page_size());
         Ok(Self {
             mapping,
+            area,
             stride,
             page,
             returned: Mutex::default(),
             any_returned: AtomicBool::new(false),
         })
+    }
+
+    /// Returns the memory that the network stack fills, if there is any.
+    pub(crate) fn area(&self) -> Option<&Mapping> {
+        self.area.as_ref()
     }
 
     /// Returns the address of a buffer.

@@ -22,6 +22,8 @@ const RECV_MESSAGE_FLAGS: u32 = msg::TRUNC | msg::CMSG_CLOEXEC;
 pub(super) struct Encoder {
     /// Whether the kernel reports which zero-copy sends it has copied.
     pub(super) reports_copies: bool,
+    /// The number of the refill ring of zero-copy receives.
+    pub(super) refill_ring: u32,
 }
 
 impl Encoder {
@@ -30,6 +32,9 @@ impl Encoder {
         let entry = match op {
             Op::Nop => op::Nop.entry(),
             Op::RecvMulti { fd, limit } => op::RecvMulti { fd, group: STREAM_GROUP, limit }.entry(),
+            Op::RecvZeroCopy { fd, limit } => {
+                op::RecvZeroCopy { fd, refill_ring: self.refill_ring, limit }.entry()
+            }
             Op::RecvPooled { fd } => op::RecvSelect { fd, group: STREAM_GROUP }.entry(),
             Op::AcceptMulti { fd } => op::AcceptMulti { fd }.entry(),
             Op::Accept { fd } => op::Accept { fd }.entry(),

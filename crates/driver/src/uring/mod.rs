@@ -11,6 +11,7 @@ mod notifier;
 mod opcodes;
 mod pool_ring;
 mod trim_timer;
+mod zero_copy_receive;
 
 use crate::driver_state::DriverState;
 use crate::event::Event;
@@ -37,6 +38,8 @@ use std::ops::Range;
 use std::rc::Rc;
 use std::time::Duration;
 use trim_timer::TrimTimer;
+pub use zero_copy_receive::ReceiveArea;
+use zero_copy_receive::ZeroCopyReceive;
 
 /// The configuration of the io_uring driver.
 #[derive(Clone)]
@@ -60,6 +63,9 @@ pub struct UringConfig {
     /// How long a sleep may last while it collects several events; zero ends each sleep with the
     /// first event (Linux 6.12).
     pub min_wait: Duration,
+    /// Memory for zero-copy receives, if streams use them (Linux 6.18, without a device 7.1). They
+    /// cannot be used on a restricted ring.
+    pub receive_area: Option<ReceiveArea>,
     /// Whether to restrict the ring to the operations that the driver uses.
     pub restricted: bool,
 }
@@ -76,6 +82,7 @@ impl Default for UringConfig {
             busy_poll: Duration::ZERO,
             napi_busy_poll: Duration::ZERO,
             min_wait: Duration::ZERO,
+            receive_area: None,
             restricted: false,
         }
     }
@@ -88,9 +95,19 @@ impl UringConfig {
             .entries(self.sq_entries)
             .completions(self.cq_entries)
             .napi_busy_poll(self.napi_busy_poll)
+            .mixed_completions(self.receive_area.is_some())
             .without(self.without);
         let needed = opcodes_in_use(self.zero_copy);
-        if self.restricted { builder.only_operations(&needed) } else { builder }.build()
+        let ring = if self.restricted { builder.only_operations(&needed) } else { builder }.build();
+        ring.map_err(|error| match (error, self.receive_area) {
+            // A kernel without mixed completions refuses the flag.
+            (SetupError::Refused(error), Some(area))
+                if Errno::from_io_error(&error) == Some(Errno::INVAL) =>
+            {
+                SetupError::ZeroCopyReceive(area.queue, error)
+            }
+            (error, _) => error,
+        })
     }
 }
 
@@ -117,6 +134,7 @@ pub struct Uring {
     trim: Option<Trim>,
     features: Features,
     encoder: Encoder,
+    zero_copy_receive: Option<Box<ZeroCopyReceive>>,
     supported: SupportedOps,
     files: FileCalls,
     /// Buffers that file calls use as registered ones, if the ring may have them.
@@ -140,11 +158,17 @@ impl Uring {
         if let Some(lacking) = needs.find(|needed| !features.has(needed)) {
             return Err(SetupError::Lacks(lacking));
         }
-        let streams = PoolRing::new(&ring, STREAM_GROUP, config.pool, config.kernel.clone())?;
+        let pool = pool_ring::stream_pool(config.pool, config.receive_area, config.kernel.clone())?;
+        let streams = PoolRing::new(&ring, STREAM_GROUP, pool)?;
+        let zero_copy_receive = match config.receive_area {
+            Some(area) => Some(Box::new(ZeroCopyReceive::new(&ring, area, &streams.pool)?)),
+            None => None,
+        };
         let common = DriverState {
             // SEND accepts a destination address since Linux 6.1, which also added SENDMSG_ZC.
             supports_send_to_now: probe.has(opcode::SENDMSG_ZC),
             supports_receive_limit: features.has("receive limit"),
+            receives_zero_copy: zero_copy_receive.is_some(),
             ..DriverState::new(config.kernel, streams.pool.clone())
         };
         let registers = !config.restricted
@@ -160,7 +184,11 @@ impl Uring {
             busy_poll: BusyPoll::new(config.busy_poll),
             min_wait: MinWait::new(config.min_wait),
             trim: None,
-            encoder: Encoder { reports_copies: features.has("zero-copy report") },
+            encoder: Encoder {
+                reports_copies: features.has("zero-copy report"),
+                refill_ring: zero_copy_receive.as_ref().map_or(0, |receive| receive.id()),
+            },
+            zero_copy_receive,
             features,
             supported,
             files: FileCalls::new(probe, config.restricted, &*common.kernel),
@@ -277,7 +305,9 @@ impl Uring {
         }
         if self.datagrams.is_none() {
             let kernel = self.common.kernel.clone();
-            let pool_ring = PoolRing::new(&self.ring, DATAGRAM_GROUP, size, kernel);
+            let pool = pool_ring::reserved(Pool::of_datagrams(size, kernel));
+            let pool_ring =
+                pool.and_then(|pool| PoolRing::new(&self.ring, DATAGRAM_GROUP, pool));
             let pool_ring = self.datagrams.insert(pool_ring.map_err(io::Error::other)?);
             self.common.datagrams = Some(pool_ring.pool.clone());
             self.refill();
@@ -426,6 +456,8 @@ impl Uring {
         let buffer = completion.buffer();
         if let Some(id) = buffer {
             self.pool_of(token).mark_lent(id, completion.result.max(0) as u32);
+        } else if completion.is_large() {
+            return self.received_piece(completion);
         }
         self.common.counters.zero_copy_copied += u64::from(completion.was_copied());
         // The result of a notification is not an errno.
@@ -454,10 +486,30 @@ impl Uring {
         }
     }
 
+    /// Returns the event of a zero-copy receive.
+    #[cold]
+    fn received_piece(&mut self, completion: Completion) -> Option<Event> {
+        let offset = self.ring.completions().next()?.user_data;
+        let len = completion.result.max(0) as u32;
+        let buffer = self.zero_copy_receive.as_mut()?.lend(offset, len);
+        self.common.counters.zero_copy_receives += 1;
+        let token = Token::from_bits(completion.user_data)?;
+        let result = if buffer.is_some() { Ok(len) } else { Err(Errno::IO) };
+        Some(Event { token, result, more: completion.more(), buffer })
+    }
+
+    /// See [`Driver::record_zero_copy_shortage`](crate::Driver::record_zero_copy_shortage).
+    pub(crate) fn record_zero_copy_shortage(&mut self) -> bool {
+        self.zero_copy_receive.as_mut().is_some_and(|receive| receive.record_shortage())
+    }
+
     #[inline]
     pub(crate) fn refill(&mut self) {
         self.streams.refill();
         self.datagrams.iter_mut().for_each(PoolRing::refill);
+        if let Some(receive) = &mut self.zero_copy_receive {
+            receive.refill(&self.ring);
+        }
     }
 
     /// Trims the pools. Every completion must have been taken.

@@ -1,6 +1,7 @@
 //! A pool, and the buffer ring that gives its buffers to the kernel.
 #![allow(unsafe_code)]
 
+use super::zero_copy_receive::ReceiveArea;
 use crate::pool::{Pool, PoolMemory, PoolSize, Trim};
 use crate::slots::{OpKind, Token};
 use annulus_kernel::Kernel;
@@ -21,6 +22,26 @@ pub(super) fn group_of(token: Token) -> u16 {
     if token.kind() == OpKind::RecvDatagram { DATAGRAM_GROUP } else { STREAM_GROUP }
 }
 
+/// Reserves the memory that streams receive into.
+///
+/// # Errors
+/// Returns [`SetupError::Step`] if there is not enough.
+pub(super) fn stream_pool(
+    size: PoolSize,
+    area: Option<ReceiveArea>,
+    kernel: Rc<dyn Kernel>,
+) -> Result<Rc<Pool>, SetupError> {
+    reserved(match area {
+        Some(area) => Pool::with_area(size, kernel, area.size(size.count)),
+        None => Pool::new(size, kernel),
+    })
+}
+
+/// Names the step that has reserved a pool.
+pub(super) fn reserved(pool: io::Result<Rc<Pool>>) -> Result<Rc<Pool>, SetupError> {
+    pool.map_err(|e| SetupError::Step("reserving receive memory", e))
+}
+
 /// A pool and its buffer ring, which share the same buffer ids.
 ///
 /// The memory is leaked unless [`close`](Self::close) has unregistered the group. A driver that is
@@ -33,20 +54,12 @@ pub(super) struct PoolRing {
 }
 
 impl PoolRing {
-    /// Reserves memory and registers it as buffer group `group`.
+    /// Registers the buffers of a pool as group `group`.
     ///
     /// # Errors
     /// Returns [`SetupError::Step`] with the step that failed.
-    pub(super) fn new(
-        ring: &Ring,
-        group: u16,
-        size: PoolSize,
-        kernel: Rc<dyn Kernel>,
-    ) -> Result<Self, SetupError> {
-        let pool = if group == DATAGRAM_GROUP { Pool::of_datagrams } else { Pool::new };
-        let pool =
-            pool(size, kernel).map_err(|e| SetupError::Step("reserving receive memory", e))?;
-        let buffers = BufferRing::register(ring, group, size.count)?;
+    pub(super) fn new(ring: &Ring, group: u16, pool: Rc<Pool>) -> Result<Self, SetupError> {
+        let buffers = BufferRing::register(ring, group, pool.capacity())?;
         let memory = ManuallyDrop::new(pool.memory().clone());
         Ok(Self { buffers, pool, memory })
     }
@@ -102,7 +115,8 @@ mod tests {
             return skip!("io_uring is blocked here");
         };
         let size = PoolSize { buffer: 4096, count: 2 };
-        let pool_ring = || PoolRing::new(&ring, STREAM_GROUP, size, Rc::new(Linux)).unwrap();
+        let pool = || stream_pool(size, None, Rc::new(Linux)).unwrap();
+        let pool_ring = || PoolRing::new(&ring, STREAM_GROUP, pool()).unwrap();
         let closed = pool_ring();
         let pool = closed.pool.clone();
         // SAFETY: the group was registered with this ring.

@@ -3,14 +3,16 @@
 #![allow(dead_code, reason = "each test file uses only some of it")]
 
 use annulus_driver::{
-    Driver, Epoll, Event, FileStart, MemoryOp, Op, OpKind, PoolSize, Token, Uring, UringConfig,
-    Wait,
+    Driver, Epoll, Event, FileStart, MemoryOp, Op, OpKind, PoolSize, ReceiveArea, Token, Uring,
+    UringConfig, Wait,
 };
 use annulus_kernel::file::FileCall;
+use annulus_kernel::process::has_capability;
 use annulus_kernel::{Fd, Kernel, Linux};
-use annulus_ring::Entry;
+use annulus_ring::{Entry, Features};
 use rustix::io::Errno;
 use rustix::net::sockopt;
+use rustix::thread::CapabilitySet;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{IntoRawFd, RawFd};
@@ -51,6 +53,19 @@ impl Rig {
     pub(crate) fn uring(restricted: bool) -> Option<Self> {
         let config = UringConfig { pool: POOL_SIZE, restricted, ..UringConfig::default() };
         Uring::new(config).ok().map(|uring| Self::of(Driver::Uring(Box::new(uring))))
+    }
+
+    /// Creates a rig whose streams receive into an area of `pages` pages that the kernel fills.
+    /// Returns `None` if this kernel has no such receives, or does not allow them.
+    pub(crate) fn receiving_zero_copy(pages: usize) -> Option<Self> {
+        let bytes = pages * rustix::param::page_size();
+        let receive_area = Some(ReceiveArea { bytes, queue: None });
+        let config = UringConfig { pool: POOL_SIZE, receive_area, ..UringConfig::default() };
+        let has_it = Features::detect().is_ok_and(|features| features.has("deviceless receive"));
+        if !has_it || !has_capability(CapabilitySet::NET_ADMIN) {
+            return None;
+        }
+        Some(Self::of(Driver::Uring(Box::new(Uring::new(config).unwrap()))))
     }
 
     fn of(driver: Driver) -> Self {
