@@ -242,8 +242,8 @@ pub use memory::MemoryLimit;
 pub use name::UnknownName;
 pub use runtime::spawn::spawn;
 pub use runtime::{
-    Builder, DriverChoice, DriverInfo, EnterGuard, Guest, GuestNext, Handle, Runtime, counters,
-    handle, run, stats, turns,
+    Builder, DriverChoice, DriverInfo, EnterGuard, Guest, GuestNext, Handle, Runtime,
+    ZeroCopyReceive, counters, handle, run, stats, turns,
 };
 pub use shards::threads::shards;
 /// A tokio macro that works without a tokio runtime:

@@ -82,7 +82,7 @@ impl Lease {
     /// returned.
     #[inline]
     pub(crate) fn lent(pool: Rc<Pool>, id: u16, len: usize) -> Self {
-        debug_assert!(len <= pool.buffer_size() as usize);
+        debug_assert!(len <= pool.room(id) as usize);
         // SAFETY: the buffer was taken from the pool, so `id` is one of its buffers.
         let start =
             NonNull::new(unsafe { pool.address(id) }).expect("a mapping is at address zero");

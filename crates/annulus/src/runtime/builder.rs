@@ -3,6 +3,7 @@
 use super::Runtime;
 use super::choice::DriverChoice;
 use super::core::{Core, Inner};
+use super::zero_copy_receive::{self, ZeroCopyReceive};
 use crate::blocking::{Blocking, Limits, Lookup, Pool, Resolver};
 use crate::errors::with_text;
 use crate::file_policy::{InlinePolicy, Policy};
@@ -185,6 +186,22 @@ impl Builder {
     pub fn zero_copy_threshold(mut self, bytes: Option<usize>) -> Self {
         self.bounds.zero_copy_threshold = bytes;
         self.config.zero_copy = bytes.is_some();
+        self
+    }
+
+    /// Receives from TCP sockets into memory that the network stack owns (`RECV_ZC`): each
+    /// [`Lease`](crate::Lease) is a piece of it, and the drop of the lease returns the piece.
+    /// Programs need no change. `None`, the default, receives as usual.
+    ///
+    /// Needs io_uring, `CAP_NET_ADMIN`, and the kernel that [`ZeroCopyReceive`] mentions; building
+    /// the runtime fails otherwise. The memory is locked, and does not count against the [memory
+    /// limit](Self::memory_limit). Leases that are kept take whole pages of it, so they are copied
+    /// out once three quarters of it are lent. Sockets other than TCP, and those that the kernel
+    /// refuses, receive as usual.
+    /// [`Counters::zero_copy_receives`](crate::stats::Counters::zero_copy_receives) counts the
+    /// pieces.
+    pub fn zero_copy_receive(mut self, memory: Option<ZeroCopyReceive>) -> Self {
+        self.config.receive_area = memory.map(|memory| memory.0);
         self
     }
 
@@ -480,7 +497,7 @@ impl Builder {
         ];
         match faults.into_iter().find(|(is_fault, _)| *is_fault) {
             Some((_, text)) => Err(io::Error::new(io::ErrorKind::InvalidInput, text)),
-            None => Ok(()),
+            None => zero_copy_receive::check(&self.config),
         }
     }
 
@@ -499,7 +516,12 @@ impl Builder {
         let guard = ForkGuard::new()?;
         let memory = Memory::new(limit, self.stream_bounds);
         driver.set_budget(memory.first_budget());
-        let mut inner = Inner::new(LoopState::new(driver, self.bounds, memory), self.datagrams);
+        let mut bounds = self.bounds;
+        if self.config.receive_area.is_some_and(|area| area.queue.is_some()) {
+            // Neither can a pipe take packets that a device has put in the program's memory.
+            bounds.splice_threshold = usize::MAX;
+        }
+        let mut inner = Inner::new(LoopState::new(driver, bounds, memory), self.datagrams);
         if let Some(wake_fd) = remote.wake_fd() {
             inner.wake_poll = Some(inner.polls.add_wake(&mut inner.state, wake_fd));
         }

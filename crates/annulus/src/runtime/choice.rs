@@ -4,7 +4,7 @@ use super::blocked::Blocked;
 use crate::UnknownName;
 use crate::driver_kind::DriverKind;
 use crate::name::named;
-use annulus_driver::{Driver, Epoll, Uring, UringConfig};
+use annulus_driver::{Driver, Epoll, ReceiveArea, Uring, UringConfig};
 use annulus_ring::{Feature, Features, SetupError};
 use std::env;
 use std::fmt;
@@ -33,7 +33,12 @@ const ZERO_COPY_FEATURES: [&str; 3] = ["zero-copy send", "zero-copy sendmsg", "z
 /// Returns the features that a driver with these settings uses.
 fn used(config: &UringConfig) -> Vec<&'static str> {
     let zero_copy: &[&str] = if config.zero_copy { &ZERO_COPY_FEATURES } else { &[] };
-    [&BASE_FEATURES, zero_copy].concat()
+    let receive: &[&str] = match config.receive_area {
+        Some(ReceiveArea { queue: Some(_), .. }) => &["zero-copy receive"],
+        Some(_) => &["deviceless receive"],
+        None => &[],
+    };
+    [&BASE_FEATURES, zero_copy, receive].concat()
 }
 
 /// The driver that a runtime uses.
@@ -190,7 +195,11 @@ fn uring_only_setting(config: &UringConfig) -> Option<String> {
     ];
     let wait = waits.into_iter().find(|(_, wait)| !wait.is_zero());
     let wait = wait.map(|(name, wait)| format!("{name} of {wait:?}"));
-    config.zero_copy.then(|| "zero_copy_threshold".to_owned()).or(wait)
+    let others = [
+        ("zero_copy_threshold", config.zero_copy),
+        ("zero_copy_receive", config.receive_area.is_some()),
+    ];
+    others.into_iter().find(|(_, is_set)| *is_set).map(|(name, _)| name.to_owned()).or(wait)
 }
 
 fn uring(config: UringConfig, reason: &str) -> Result<(Driver, DriverInfo), SetupError> {

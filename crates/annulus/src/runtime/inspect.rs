@@ -180,7 +180,7 @@ fn buffers(pool: &Pool) -> Buffers {
     Buffers {
         count: pool.capacity(),
         size: pool.buffer_size(),
-        lent: pool.lent(),
+        lent: pool.lent() + pool.lent_pieces(),
         with_kernel: pool.with_kernel(),
         resident: pool.resident_bytes(),
     }

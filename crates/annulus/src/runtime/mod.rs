@@ -16,6 +16,7 @@ pub(crate) mod shutdown;
 pub(crate) mod signals;
 pub(crate) mod spawn;
 mod turn;
+mod zero_copy_receive;
 
 pub use builder::Builder;
 pub(crate) use builder::deny_further_rings;
@@ -23,6 +24,7 @@ pub use choice::{DriverChoice, DriverInfo};
 pub use current::EnterGuard;
 pub use guest::{Guest, GuestNext};
 pub use handle::Handle;
+pub use zero_copy_receive::ZeroCopyReceive;
 
 use crate::stats::Stats;
 use annulus_driver::Counters;

@@ -61,3 +61,4 @@ mod timings;
 mod unwinding;
 mod users_bugs;
 mod zero_copy;
+mod zero_copy_receive;

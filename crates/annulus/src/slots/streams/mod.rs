@@ -133,7 +133,7 @@ impl Streams {
     pub(crate) fn new(state: &LoopState) -> Self {
         let pool = state.driver.pool().clone();
         let shared = StreamResources {
-            buffers: BufferTable::new(pool.capacity()),
+            buffers: BufferTable::new(pool.ids()),
             pool,
             vectors: SendVectors::default(),
             carriers: CarrierResources::default(),
@@ -147,10 +147,11 @@ impl Streams {
 
     /// Adds a stream, which may come from another runtime with bytes it had received.
     pub(crate) fn add(&mut self, state: &LoopState, (fd, received, permit): ReleasedStream) -> u32 {
+        let is_zero_copy = state.driver.receives_zero_copy();
         let slot = self.slots.insert_with(|id| Stream {
             id,
             fd,
-            rx: RecvState::with_bytes(received, &state.memory.meter),
+            rx: RecvState::with_bytes(received, is_zero_copy, &state.memory.meter),
             tx: SendState::default(),
             carrier: None,
             closing_wait: None,

@@ -50,7 +50,7 @@ pub(super) struct RecvState {
     /// Set by the last readiness poll; cleared when a receive is armed.
     pub(super) is_ready: bool,
     pub(super) last_outcome: RecvOutcome,
-    /// Byte limit of the multishot receive.
+    /// Byte limit of the multishot receive; of a zero-copy receive, what is left of it.
     pub(super) limit: u32,
     /// Pool buffers with bytes that have not been taken.
     pub(super) queue: BufferQueue,
@@ -70,9 +70,12 @@ pub(super) struct RecvOutcome {
     pub(super) received_recently: bool,
     /// Number of consecutive receives that failed because there was no buffer.
     pub(super) misses: u8,
+    /// Whether bytes are received into memory that the network stack owns.
+    pub(super) is_zero_copy: bool,
 }
 
-pub(super) const USUAL_OUTCOME: RecvOutcome = RecvOutcome { received_recently: true, misses: 0 };
+pub(super) const USUAL_OUTCOME: RecvOutcome =
+    RecvOutcome { received_recently: true, misses: 0, is_zero_copy: false };
 
 impl Stream {
     /// Returns the next bytes, or `None` at the end of the stream.
@@ -211,7 +214,10 @@ impl Stream {
         {
             return is_armed;
         }
-        let has_missed = self.rx.last_outcome.misses >= MAX_BUFFER_MISSES;
+        let RecvOutcome { misses, is_zero_copy, .. } = self.rx.last_outcome;
+        let has_missed = misses >= MAX_BUFFER_MISSES;
+        // A zero-copy receive needs no pool buffers.
+        let share = if is_zero_copy { Some(u32::MAX) } else { share };
         let Some(share) = share.filter(|_| !has_missed) else {
             return self.start_heap_receive(state, heap);
         };
@@ -226,7 +232,12 @@ impl Stream {
             let room = bound.saturating_sub(rx.bytes).max(bound.div_ceil(2));
             let limit = most.min(room).min(free);
             rx.limit = limit;
-            (Arming::Multishot, Op::RecvMulti { fd, limit })
+            let op = if is_zero_copy {
+                Op::RecvZeroCopy { fd, limit }
+            } else {
+                Op::RecvMulti { fd, limit }
+            };
+            (Arming::Multishot, op)
         } else {
             (Arming::Single, Op::RecvPooled { fd })
         };
@@ -246,10 +257,11 @@ impl Stream {
         let stopped = self.rx.arming.on_event(event.more);
         match (event.result, event.buffer) {
             (Ok(len @ 1..), Some(id)) => {
-                if self.rx.last_outcome != USUAL_OUTCOME {
-                    self.note_received(shared, state);
+                if self.rx.last_outcome == USUAL_OUTCOME || self.note_received(shared, state, len) {
+                    self.queue(shared, id, len);
+                } else {
+                    shared.pool.give_back(id);
                 }
-                self.queue(shared, id, len);
             }
             (Ok(len @ 1..), None) => {
                 if let Some(heap) = &mut self.rx.heap {
@@ -276,8 +288,20 @@ impl Stream {
     /// Handles a receive that returned no bytes.
     #[cold]
     fn on_nothing(&mut self, state: &mut LoopState, result: Result<u32, Errno>) {
+        let is_zero_copy = self.rx.last_outcome.is_zero_copy;
         match result {
+            // The receive has reached its limit.
+            Ok(_) if is_zero_copy && self.rx.limit == 0 => {}
             Ok(_) => self.rx.end = Some(RecvEnd::Eof),
+            // Only TCP sockets have zero-copy receives.
+            Err(Errno::PROTONOSUPPORT) if is_zero_copy => {
+                self.rx.last_outcome.is_zero_copy = false;
+            }
+            // The completion queue was full.
+            Err(Errno::NOSPC) if is_zero_copy => {}
+            Err(Errno::NOMEM) if is_zero_copy && state.driver.record_zero_copy_shortage() => {
+                self.rx.last_outcome.misses = self.rx.last_outcome.misses.saturating_add(1)
+            }
             Err(Errno::NOBUFS) => {
                 self.rx.last_outcome.misses = self.rx.last_outcome.misses.saturating_add(1)
             }
@@ -338,10 +362,10 @@ impl Stream {
         rx.bytes += len;
         if let Some((last, filled)) = rx.queue.last_mut(&mut shared.buffers)
             && len <= SMALL_PIECE_BYTES
-            && *filled + len <= pool.buffer_size()
+            && *filled + len <= pool.room(last)
         {
             // SAFETY: the kernel gave both buffers to this slot, so nothing else uses them. They
-            // are distinct, and the lengths stay within their size.
+            // are distinct, and the lengths stay within their room.
             unsafe {
                 let end = pool.address(last).add(*filled as usize);
                 std::ptr::copy_nonoverlapping(pool.address(id), end, len as usize);
@@ -553,8 +577,9 @@ pub(super) struct HeapReceive {
 
 impl RecvState {
     /// Creates a state with bytes that another runtime has received. Tasks get them first.
-    pub(super) fn with_bytes(bytes: Vec<u8>, meter: &Meter) -> Self {
-        let mut rx = Self::default();
+    pub(super) fn with_bytes(bytes: Vec<u8>, is_zero_copy: bool, meter: &Meter) -> Self {
+        let last_outcome = RecvOutcome { is_zero_copy, ..RecvOutcome::default() };
+        let mut rx = Self { last_outcome, ..Self::default() };
         let len = bytes.len() as u32;
         rx.add_on_heap(HeapMemory::new(bytes.into_boxed_slice(), Some(meter)), len);
         rx

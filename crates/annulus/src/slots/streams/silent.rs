@@ -6,7 +6,7 @@
 //! by a poll that does not wait. If a socket has hung up, its receive is cancelled. The next
 //! receive returns the reason.
 
-use super::recv::USUAL_OUTCOME;
+use super::recv::{RecvOutcome, USUAL_OUTCOME};
 use super::{Stream, StreamResources, Streams};
 use crate::slots::arming::Arming;
 use crate::slots::loop_state::LoopState;
@@ -33,19 +33,31 @@ fn schedule_idle_check(state: &mut LoopState) {
 }
 
 impl Stream {
-    /// Records that data was received. Called for the first data of a period, and after receives
-    /// that found no buffer.
+    /// Records that data was received. Called for the first data of a period, after receives that
+    /// found no buffer, and for each zero-copy receive. Returns false if earlier bytes have been
+    /// lost, so that these must be dropped.
     #[cold]
-    pub(super) fn note_received(&mut self, shared: &mut StreamResources, state: &mut LoopState) {
-        let before = mem::replace(&mut self.rx.last_outcome, USUAL_OUTCOME);
-        if before.received_recently || !state.driver.may_miss_resets() {
-            return;
+    pub(super) fn note_received(
+        &mut self,
+        shared: &mut StreamResources,
+        state: &mut LoopState,
+        len: u32,
+    ) -> bool {
+        let is_zero_copy = self.rx.last_outcome.is_zero_copy;
+        let usual = RecvOutcome { is_zero_copy, ..USUAL_OUTCOME };
+        let before = mem::replace(&mut self.rx.last_outcome, usual);
+        if !before.received_recently && state.driver.may_miss_resets() {
+            let RecentReceivers { this_period, last_period } = &mut shared.recent_receivers;
+            if this_period.is_empty() && last_period.is_empty() {
+                schedule_idle_check(state);
+            }
+            this_period.push(self.id);
         }
-        let RecentReceivers { this_period, last_period } = &mut shared.recent_receivers;
-        if this_period.is_empty() && last_period.is_empty() {
-            schedule_idle_check(state);
+        if !is_zero_copy {
+            return true;
         }
-        this_period.push(self.id);
+        self.rx.limit = self.rx.limit.saturating_sub(len);
+        self.rx.end.is_none()
     }
 }
 

@@ -4,10 +4,11 @@ use crate::common::host::Host;
 use annulus::sim::{Link, Profile, Sim};
 use annulus::stats::Counters;
 use annulus::time::{Elapsed, timeout};
-use annulus::{Builder, DriverChoice, DriverKind, Guest, Runtime};
+use annulus::{Builder, DriverChoice, DriverKind, Guest, Runtime, ZeroCopyReceive};
 use annulus_ring::{Features, SetupFlags};
 use annulus_sim::Random;
 use annulus_skip::skip;
+use std::env;
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
@@ -32,6 +33,12 @@ pub(crate) enum Mode {
     GuestOnUringWithoutNewerFlags,
     GuestOnEpoll,
 }
+
+/// If this variable is set, the modes on an io_uring of Linux receive without a copy, as far as
+/// their flags allow it: see [`Mode::receives_zero_copy`].
+const ZERO_COPY_RECEIVE_VARIABLE: &str = "ANNULUS_TEST_ZERO_COPY_RECEIVE";
+/// Size of the memory for these receives, in bytes.
+const RECEIVE_AREA_BYTES: usize = 2 << 20;
 
 /// Number of times that a body runs in a simulated mode, each time on another network.
 const SEEDS: u64 = 4;
@@ -119,7 +126,16 @@ impl Mode {
         self.profile().is_some()
     }
 
+    /// Returns true if TCP streams receive into memory that the network stack owns.
+    pub(crate) fn receives_zero_copy(self) -> bool {
+        let has_ring = !self.is_epoll() && !self.is_simulated();
+        has_ring && self.without().is_empty() && env::var_os(ZERO_COPY_RECEIVE_VARIABLE).is_some()
+    }
+
     fn tuned(self, builder: Builder) -> Builder {
+        let memory = ZeroCopyReceive::without_device(RECEIVE_AREA_BYTES);
+        let memory = self.receives_zero_copy().then_some(memory);
+        let builder = builder.zero_copy_receive(memory);
         match self {
             Self::UringBusyPolling | Self::SimulatedBusyPolling => {
                 builder.busy_poll(Duration::from_micros(50))
