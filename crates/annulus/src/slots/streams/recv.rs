@@ -50,7 +50,8 @@ pub(super) struct RecvState {
     /// Set by the last readiness poll; cleared when a receive is armed.
     pub(super) is_ready: bool,
     pub(super) last_outcome: RecvOutcome,
-    /// Byte limit of the multishot receive; of a zero-copy receive, what is left of it.
+    /// Byte limit of the multishot receive; of a zero-copy receive, what is left of it. It is 0 only
+    /// until the terminal event of a receive that has reached it.
     pub(super) limit: u32,
     /// Pool buffers with bytes that have not been taken.
     pub(super) queue: BufferQueue,
@@ -290,8 +291,8 @@ impl Stream {
     fn on_nothing(&mut self, state: &mut LoopState, result: Result<u32, Errno>) {
         let is_zero_copy = self.rx.last_outcome.is_zero_copy;
         match result {
-            // The receive has reached its limit.
-            Ok(_) if is_zero_copy && self.rx.limit == 0 => {}
+            // A zero-copy receive has reached its limit.
+            Ok(_) if is_zero_copy && self.rx.limit == 0 => self.rx.limit = u32::MAX,
             Ok(_) => self.rx.end = Some(RecvEnd::Eof),
             // Only TCP sockets have zero-copy receives.
             Err(Errno::PROTONOSUPPORT) if is_zero_copy => {
@@ -579,7 +580,7 @@ impl RecvState {
     /// Creates a state with bytes that another runtime has received. Tasks get them first.
     pub(super) fn with_bytes(bytes: Vec<u8>, is_zero_copy: bool, meter: &Meter) -> Self {
         let last_outcome = RecvOutcome { is_zero_copy, ..RecvOutcome::default() };
-        let mut rx = Self { last_outcome, ..Self::default() };
+        let mut rx = Self { last_outcome, limit: u32::MAX, ..Self::default() };
         let len = bytes.len() as u32;
         rx.add_on_heap(HeapMemory::new(bytes.into_boxed_slice(), Some(meter)), len);
         rx

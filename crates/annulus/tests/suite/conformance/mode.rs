@@ -187,6 +187,8 @@ impl Mode {
     fn run_on(self, case: &Case, builder: Builder) {
         let mut runtime = (case.settings)(builder).build().expect("no runtime can be built");
         assert_eq!(runtime.driver().kind == DriverKind::Epoll, self.is_epoll());
+        let in_use = runtime.driver().in_use().any(|feature| feature.name == "deviceless receive");
+        assert_eq!(in_use, self.receives_zero_copy());
         if self.is_guest() {
             return self
                 .run_as_guest(case, runtime.into_guest().expect("the runtime cannot be a guest"));

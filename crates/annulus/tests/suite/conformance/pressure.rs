@@ -113,9 +113,12 @@ pub(crate) fn had_no_buffers(mode: Mode, counters: &Counters) {
 pub(crate) async fn a_pool_of_eight_is_shared_fairly() -> io::Result<()> {
     let enough = 100_000;
     let received: Vec<_> = (0..12).map(|_| Rc::new(Cell::new(0))).collect();
+    // All begin at the same time: the first ones would receive much while the last ones connect.
+    let mut pairs = Vec::new();
     for count in &received {
-        let count = count.clone();
-        let (mut flooder, mut reader) = pair().await?;
+        pairs.push((count.clone(), pair().await?));
+    }
+    for (count, (mut flooder, mut reader)) in pairs {
         spawn(async move { while flooder.send(vec![1; 8192]).await.is_ok() {} });
         spawn(async move {
             while let Ok(Some(lease)) = reader.recv().await {
