@@ -10,13 +10,14 @@ use crate::step::{Step, root};
 
 /// The tests to run: the directory of a package below `crates` and the name of its test, or `None`
 /// for the unit tests of its library.
-const CHOSEN_TESTS: [(&str, Option<&str>); 7] = [
+const CHOSEN_TESTS: [(&str, Option<&str>); 8] = [
     ("kernel", None),
     ("ring", None),
     ("ring", Some("linux")),
     ("driver", None),
     ("driver", Some("epoll")),
     ("driver", Some("operations")),
+    ("driver", Some("zero_copy_receive")),
     ("annulus", Some(SUITE)),
 ];
 
@@ -126,6 +127,7 @@ impl Plan {
         // Cargo reports tests in the order in which they are built.
         tests.sort_unstable_by(|one, other| one.name.cmp(&other.name));
         let mut checks = vec![doctor(&annulus)];
+        checks.extend(built.iter().find_map(zero_copy_receive));
         checks.extend(tests);
         checks.extend(echoes(&annulus, scope));
         let names: BTreeSet<&str> = checks.iter().map(|check| check.name.as_str()).collect();
@@ -177,6 +179,26 @@ fn chosen() -> String {
 fn doctor(annulus: &Path) -> Check {
     let command = format!("{} doctor --json \"$results/doctor.json\"", quoted(annulus));
     Check { name: "doctor".into(), seconds: MAX_ECHO_SECONDS, directory: root(), command }
+}
+
+/// The check of the conformance suite with zero-copy receives, if a message of cargo reports the
+/// suite.
+fn zero_copy_receive(message: &Value) -> Option<Check> {
+    let executable = message["executable"].as_str()?;
+    let directory = Path::new(message["manifest_path"].as_str()?).parent()?.to_owned();
+    let is_suite = message["profile"]["test"] == true
+        && message["target"]["name"].as_str() == Some(SUITE)
+        && directory.ends_with("annulus");
+    if !is_suite {
+        return None;
+    }
+    // Without a device, they need Linux 7.1.
+    let command = format!(
+        "case $(uname -r) in [0-6].*|7.0.*) exit 77;; esac; ANNULUS_TEST_ZERO_COPY_RECEIVE=1 {} --show-output ::uring ::guest_on_uring zero_copy_receive:: --skip without_newer_flags",
+        quoted(Path::new(executable))
+    );
+    let name = "annulus-zero_copy_receive".into();
+    Some(Check { name, seconds: MAX_TEST_SECONDS, directory, command })
 }
 
 /// The checks of echo servers: one with `auto` and one for each driver. A quick run has the first
