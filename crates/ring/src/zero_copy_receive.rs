@@ -285,7 +285,7 @@ mod tests {
         // SAFETY: the indices are below four. The first piece is at index (2^32 - 2) & 3 = 2.
         let entries = [2, 3, 0, 1].map(|at| unsafe { ring.entries.add(at).read() });
         for (number, entry) in (0..).zip(entries) {
-            let offset = 1 << 48 | number * 4096;
+            let offset = (1 << 48) | (number * 4096);
             assert_eq!(entry, RefillEntry { offset, len: number as u32, padding: 0 });
         }
     }

@@ -27,6 +27,8 @@ impl ZeroCopyReceive {
     /// `tcp-data-split on`), and the packets of the runtime's connections, but no others, steered
     /// to it (`--config-ntuple`, `--rxfh`). A connection whose packets arrive in the memory of
     /// another runtime fails with `EFAULT`. Each runtime needs a queue of its own.
+    ///
+    /// This follows the kernel's documentation, and has never run: there was no such device.
     pub fn from_device(device: u32, queue: u32, bytes: usize) -> Self {
         Self(ReceiveArea { bytes, queue: Some(DeviceQueue { device, queue }) })
     }
