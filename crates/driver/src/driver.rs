@@ -363,8 +363,8 @@ impl Driver {
         self.common().receives_zero_copy
     }
 
-    /// Records that a zero-copy receive found no free memory (ENOMEM). Returns true if a receive
-    /// into the pool's buffers or into other memory can replace it.
+    /// Records that a zero-copy receive found no free memory (ENOMEM), or no space in the completion
+    /// queue (ENOSPC). Returns true if a receive into other memory can replace it.
     pub fn record_zero_copy_shortage(&mut self) -> bool {
         match self {
             Self::Uring(uring) => uring.record_zero_copy_shortage(),

@@ -298,11 +298,13 @@ impl Stream {
             Err(Errno::PROTONOSUPPORT) if is_zero_copy => {
                 self.rx.last_outcome.is_zero_copy = false;
             }
-            // The completion queue was full.
-            Err(Errno::NOSPC) if is_zero_copy => {}
-            Err(Errno::NOMEM) if is_zero_copy && state.driver.record_zero_copy_shortage() => {
+            // No page was free, or the completion queue was full.
+            Err(Errno::NOMEM | Errno::NOSPC)
+                if is_zero_copy && state.driver.record_zero_copy_shortage() =>
+            {
                 self.rx.last_outcome.misses = self.rx.last_outcome.misses.saturating_add(1)
             }
+            Err(Errno::NOSPC) if is_zero_copy => {}
             Err(Errno::NOBUFS) => {
                 self.rx.last_outcome.misses = self.rx.last_outcome.misses.saturating_add(1)
             }
