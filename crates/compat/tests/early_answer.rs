@@ -261,21 +261,27 @@ fn write_to_a_reset_tunnel_fails() {
 
 /// A stream whose writes fail and whose reads wait, or return `received` again and again.
 #[derive(Clone, Default)]
-struct Closed(Rc<RefCell<(Option<&'static [u8]>, Option<Waker>)>>);
+struct Closed(Rc<RefCell<ClosedState>>);
+
+#[derive(Default)]
+struct ClosedState {
+    received: Option<&'static [u8]>,
+    reader: Option<Waker>,
+}
 
 impl Closed {
     fn receive(&self, bytes: &'static [u8]) {
         let mut state = self.0.borrow_mut();
-        state.0 = Some(bytes);
-        state.1.take().into_iter().for_each(Waker::wake);
+        state.received = Some(bytes);
+        state.reader.take().into_iter().for_each(Waker::wake);
     }
 }
 
 impl AsyncRecv for Closed {
     fn poll_fill_at_least(&mut self, cx: &mut Context<'_>, _: usize) -> Poll<io::Result<&[u8]>> {
         let mut state = self.0.borrow_mut();
-        state.1 = Some(cx.waker().clone());
-        state.0.map_or(Poll::Pending, |bytes| Poll::Ready(Ok(bytes)))
+        state.reader = Some(cx.waker().clone());
+        state.received.map_or(Poll::Pending, |bytes| Poll::Ready(Ok(bytes)))
     }
 
     fn consume(&mut self, _: usize) {}

@@ -562,6 +562,7 @@ impl File {
         if self.attempt_lock(lock).await? {
             return Ok(true);
         }
+        self.open.held_lock.set(None);
         match held {
             Some(held) if held != lock => self.retake(held).await.map(|()| false),
             _ => Ok(false),
@@ -573,7 +574,6 @@ impl File {
         if self.attempt_lock(lock).await? {
             return Ok(());
         }
-        self.open.held_lock.set(None);
         let text = "the file is no longer locked: another process has locked it while a different lock was tried";
         Err(io::Error::new(io::ErrorKind::ResourceBusy, text))
     }

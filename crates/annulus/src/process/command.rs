@@ -159,13 +159,32 @@ impl Command {
 
     /// Like [`spawn`](Self::spawn), but starts the child on a thread if the program may be on a
     /// file system that hangs.
-    async fn start(&mut self) -> io::Result<Child> {
+    ///
+    /// With `collects`, standard streams that the caller has not set are empty or pipes for this
+    /// child. They are set after the first wait, so that a dropped future leaves them as they were.
+    async fn start(&mut self, collects: bool) -> io::Result<Child> {
         // Report errors of `prepare` before any path is looked up.
         let watch = self.prepare()?;
-        if !may_hang(&self.inner).await? {
-            let child = start(&mut self.inner, self.settings).map_err(|error| self.named(error))?;
+        let may_hang = may_hang(&self.inner).await?;
+        if collects {
+            self.set_default(Stdio::null, Stdio::piped);
+        }
+        if !may_hang {
+            let started = start(&mut self.inner, self.settings);
+            if collects {
+                self.set_default(Stdio::inherit, Stdio::inherit);
+            }
+            let child = started.map_err(|error| self.named(error))?;
             return self.watched(watch, child);
         }
+        let started = self.start_on_thread().await;
+        if collects {
+            self.set_default(Stdio::inherit, Stdio::inherit);
+        }
+        self.watched(watch, started?)
+    }
+
+    async fn start_on_thread(&mut self) -> io::Result<std::process::Child> {
         let (core, settings) = (current::get()?, self.settings);
         // The start may outlive this future, so the thread gets the command itself.
         let unused = std::process::Command::new(self.inner.get_program());
@@ -178,8 +197,7 @@ impl Command {
         let started = offload(&core, on_thread).await.map_err(|error| self.named(error))?;
         let (command, started) = started.unwrap_or_else(|panic| resume_unwind(panic));
         (self.inner, self.is_starting) = (command, false);
-        let child = started.map_err(|error| self.named(error))?.take();
-        self.watched(watch, child)
+        started.map(Started::take).map_err(|error| self.named(error))
     }
 
     fn prepare(&self) -> io::Result<Watch> {
@@ -217,7 +235,7 @@ impl Command {
         // Starting blocks the loop, and may fail without waiting. Let other tasks run before each
         // start.
         yield_now().await;
-        let mut child = self.start().await?;
+        let mut child = self.start(false).await?;
         // A child whose pipe is full would wait forever.
         (child.stdin, child.stdout, child.stderr) = (None, None, None);
         child.wait().await
@@ -231,11 +249,7 @@ impl Command {
     /// The errors of [`spawn`](Self::spawn) and [`Child::wait_with_output`].
     pub async fn output(&mut self) -> io::Result<Output> {
         yield_now().await;
-        self.set_default(Stdio::null, Stdio::piped);
-        let spawned = self.start().await;
-        // The next child inherits these streams again.
-        self.set_default(Stdio::inherit, Stdio::inherit);
-        spawned?.wait_with_output().await
+        self.start(true).await?.wait_with_output().await
     }
 
     /// Sets the standard streams that the caller has not set.

@@ -17,6 +17,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Waker};
 use std::time::Duration;
 
 /// Tests run one at a time, since some count descriptors or look for zombies.
@@ -64,6 +65,28 @@ fn output_is_collected_from_both_streams_at_once() {
         assert_eq!(output.status.code(), Some(3));
         assert!(output.stdout == vec![b'o'; 300_000]);
         assert!(output.stderr == vec![b'e'; 300_000]);
+        Ok(())
+    });
+}
+
+/// The first wait may be a lookup of the paths. One through the files of another process is not
+/// made on the loop.
+#[test]
+fn a_dropped_output_leaves_the_command_as_it_was() {
+    on_each(|| async {
+        let other = Command::new("sleep").arg("1000").kill_on_drop(true).spawn()?;
+        let mut command = Command::new("true");
+        command.current_dir(format!("/proc/{}/cwd/.", other.id()));
+        for polls in 1..=2 {
+            let mut output = Box::pin(command.output());
+            for _ in 0..polls {
+                assert!(output.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+            }
+            drop(output);
+            let mut child = command.spawn()?;
+            assert!(child.stdin.is_none() && child.stdout.is_none() && child.stderr.is_none());
+            assert!(child.wait().await?.success());
+        }
         Ok(())
     });
 }
