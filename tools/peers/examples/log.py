@@ -197,7 +197,7 @@ def a_second_signal_ends_a_shutdown(path):
             while True:
                 lazy.sendall(b"APPEND 1 9 0\n" * 10_000)
         except TimeoutError:
-            pass  # The log reads no more, because its answers are not read.
+            pass  # The log has stopped reading, because nothing reads its answers.
         server.signal(signal.SIGINT)
         server.line("SIGINT: no longer accepting")
         server.signal(signal.SIGTERM)
