@@ -21,6 +21,7 @@ use annulus::MemoryLimit;
 use annulus::shards::{Pinning, Spread};
 use annulus_driver::PoolSize;
 use annulus_kernel::Mapping;
+use annulus_load::limits::OpenFileShortage;
 use annulus_load::{Address, Endpoint, affinity, limits, parse_bytes, parse_cpu, parse_duration};
 use anyhow::{Context, Result, anyhow};
 use clap::Args;
@@ -256,10 +257,12 @@ fn plan(args: EchoArgs) -> Result<Plan> {
     }
     let of_metrics = if args.metrics.is_some() { metrics::METRICS_FILES } else { 0 };
     let files = (workers - 1) * FILES_PER_WORKER + of_metrics;
-    let max_connections =
-        args.max_connections.map(|count| usize::try_from(count).unwrap_or(usize::MAX));
+    let max_connections = args.max_connections.map(|count| count as usize);
     match max_connections {
-        Some(max_connections) => limits::reserve(max_connections.saturating_add(files))?,
+        // The error is about the connections, so its advice leaves room for the other files.
+        Some(max_connections) => limits::reserve(max_connections + files).map_err(|shortage| {
+            OpenFileShortage { connections: max_connections as u64, ..shortage }
+        })?,
         None => limits::raise(),
     }
     let has_datagrams = args.listen.iter().any(|endpoint| !endpoint.is_stream());

@@ -238,6 +238,25 @@ fn too_low_open_file_limit_is_reported_with_both_numbers() {
     finished.fails_with(1, &["100 connections need", "limit is 64", "at most", "ulimit -Hn"]);
 }
 
+/// The server needs further files for its metrics.
+#[test]
+fn advised_number_of_connections_is_accepted() {
+    let command = |count: &str| {
+        let script = format!(
+            "ulimit -n 512 && exec {ANNULUS} echo --listen 127.0.0.1:0 --metrics 127.0.0.1:0 \
+             --max-connections {count}"
+        );
+        let mut command = Command::new("sh");
+        command.args(["-c", &script]);
+        command
+    };
+    let refused = finish(&mut command("1000"));
+    refused.fails_with(1, &["1000 connections need", "limit is 512"]);
+    let (_, advice) = refused.stderr.split_once("use at most ").unwrap();
+    let server = Server::spawn(&mut command(advice.split(',').next().unwrap()));
+    round_trip(&mut server.connect(), b"within the limit");
+}
+
 #[test]
 fn soft_open_file_limit_is_raised() {
     let script =
