@@ -23,7 +23,7 @@ pub(crate) struct FailedTests {
     in_report: bool,
     failed: Vec<String>,
     passed: Vec<String>,
-    /// Tests that ran for so long that the harness named them.
+    /// Tests that the harness reported as running for over a minute.
     slow: Vec<String>,
     /// The number of failures that the harness reported. A name can be lost if a test writes in the
     /// middle of its line.
@@ -103,8 +103,8 @@ impl FailedTests {
         FLAKY_REPORTS.lock().expect("a thread panicked with the lock").push(self.report());
     }
 
-    /// Returns the slow tests that neither passed nor failed: what was running when the tests were
-    /// stopped.
+    /// Returns the slow tests that neither passed nor failed: they were still running when the tests
+    /// were stopped.
     pub(crate) fn hanging(&self) -> Vec<&str> {
         let ended = |name| self.passed.contains(name) || self.failed.contains(name);
         self.slow.iter().filter(|name| !ended(name)).map(String::as_str).collect()

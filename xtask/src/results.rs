@@ -15,8 +15,8 @@ use serde_json::Value;
 use crate::files::below;
 use crate::step::{Outcome, Step, root};
 
-/// The directories with kept runs: those of the table, the documents' own systems, and the map on a
-/// machine with another processor.
+/// The directories with kept runs: for the table, of the documents' own systems, and for the map on
+/// a machine with another processor.
 const KEPT_DIRECTORIES: [&str; 3] =
     ["docs/results", "docs/results/originals", "docs/results/second-machine"];
 /// The directory in which the pages of the kept runs are generated.

@@ -26,7 +26,7 @@ pub(crate) fn reason_and_report(error: &Error) -> (String, String) {
 /// How many of the last lines of stderr a failure repeats.
 const MAX_STDERR_LINES: usize = 40;
 
-/// How long one command may run tests in CI, several times what it takes on a slow machine. A test
+/// How long one command may run tests in CI, several times as long as on a slow machine. A test
 /// that hangs must not hide the results of all others.
 const MAX_TEST_MINUTES: u32 = 45;
 /// The exit status of `timeout` after it has stopped a command.

@@ -15,7 +15,7 @@ use std::os::unix::net::UnixStream;
 /// Number of pages of the area.
 const PAGES: usize = 16;
 
-/// Returns a rig, or `None` after it has reported why there is none.
+/// Returns a rig, or `None` after reporting why it cannot be created.
 fn rig() -> Option<Rig> {
     let rig = Rig::receiving_zero_copy(PAGES);
     if rig.is_none() {

@@ -1,6 +1,6 @@
 //! Errors of ring set-up and of a full submission queue.
 
-use crate::zero_copy_receive::DeviceQueue;
+use crate::params::DeviceQueue;
 use annulus_kernel::process::has_capability;
 use rustix::thread::CapabilitySet;
 use std::fmt;

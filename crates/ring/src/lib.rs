@@ -49,9 +49,9 @@ pub use error::{QueueFull, SetupError};
 pub use features::{Feature, Features};
 pub use filter::deny_setup;
 pub use params::{
-    BufferRingSetup, BufferTableSetup, BufferTableUpdate, KernelFeatures, RingUpdate, SetupFlags,
-    SqPoll,
+    BufferRingSetup, BufferTableSetup, BufferTableUpdate, DeviceQueue, KernelFeatures, RingUpdate,
+    SetupFlags, SqPoll,
 };
 pub use probe::Probe;
 pub use ring::{Entered, Ring, Wait};
-pub use zero_copy_receive::{DeviceQueue, RefillRing};
+pub use zero_copy_receive::RefillRing;

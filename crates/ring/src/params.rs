@@ -161,3 +161,12 @@ const _: () = assert!(size_of::<BufferTableSetup>() == 32);
 const _: () = assert!(size_of::<BufferTableUpdate>() == 32);
 const _: () = assert!(size_of::<RingUpdate>() == 16);
 const _: () = assert!(size_of::<Napi>() == 16);
+
+/// The receive queue of a network device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DeviceQueue {
+    /// The index of the device, as in `/sys/class/net/NAME/ifindex`.
+    pub device: u32,
+    /// The number of the device's receive queue.
+    pub queue: u32,
+}

@@ -6,6 +6,7 @@
 
 use crate::error::SetupError;
 use crate::memory::{MappedArea, SharedWord};
+use crate::params::DeviceQueue;
 use crate::ring::Ring;
 use annulus_kernel::{Mapping, Register};
 use std::io;
@@ -21,15 +22,6 @@ const WITHOUT_DEVICE: u32 = 1 << 1;
 const USER_MEMORY: u32 = 1;
 /// `ZCRX_CTRL_FLUSH_RQ`
 const FLUSH: u32 = 0;
-
-/// The receive queue of a network device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct DeviceQueue {
-    /// The index of the device, as in `/sys/class/net/NAME/ifindex`.
-    pub device: u32,
-    /// The number of the device's receive queue.
-    pub queue: u32,
-}
 
 /// `struct io_uring_zcrx_rqe`: a piece of memory to return.
 #[repr(C)]
@@ -129,7 +121,7 @@ pub struct RefillRing {
 
 impl RefillRing {
     /// Registers the `len` bytes at `area` (whole pages) for receives from the given queue of a
-    /// device, or from any socket if there is none. The ring needs [`mixed
+    /// device, or without one from any socket. The ring needs [`mixed
     /// completions`](crate::RingBuilder::mixed_completions). `entries`, a power of two up to
     /// 32,768, is the maximum number of returned pieces that the kernel has not taken back.
     ///

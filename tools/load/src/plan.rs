@@ -4,6 +4,7 @@ use crate::invalid::{InvalidValue, counted, invalid};
 use crate::mix::MAX_MESSAGE_BYTES;
 use crate::part::Part;
 use crate::protocol::Protocol;
+use crate::recording::MAX_INTERVALS;
 use crate::schedule::{Arrivals, Schedule};
 use crate::server_address::ServerAddress;
 use crate::tls::Tls;
@@ -29,9 +30,6 @@ pub(crate) const MAX_DURATION: Duration = Duration::from_secs(30 * 24 * 3600);
 
 /// The minimum length of a recorded interval.
 const MIN_INTERVAL: Duration = Duration::from_millis(1);
-/// The maximum number of recorded intervals in a run, which are kept in memory. The longest run has
-/// fewer intervals of one second.
-pub(crate) const MAX_INTERVALS: u64 = 3_000_000;
 
 /// The plan of one run.
 #[derive(Clone, Debug)]

@@ -1,5 +1,5 @@
 //! Pieces of memory that the network stack owns and has filled: see
-//! [`Uring`](crate::Uring). They are lent like buffers, under ids above those of the buffers.
+//! [`Uring`](crate::Uring). They are lent like buffers, under ids that follow the ids of the buffers.
 #![allow(unsafe_code)]
 
 use super::{BufferState, Buffers, Pool};
@@ -11,7 +11,7 @@ pub(crate) struct AreaSize {
     pub(crate) bytes: usize,
     /// Maximum number of pieces that are lent at once.
     pub(crate) pieces: u32,
-    /// Whether each piece has a page for itself, so that more bytes may be written behind it.
+    /// Whether each piece has a page for itself, so that more bytes may be written after it.
     pub(crate) has_whole_pages: bool,
 }
 
@@ -49,7 +49,7 @@ impl Pieces {
         self.lent[usize::from(id - self.first)]
     }
 
-    /// Returns true if so many pieces are lent that the next leases should own heap memory.
+    /// Returns true if the next leases should own heap memory, because most pieces are lent.
     pub(super) fn are_short(&self) -> bool {
         self.free.len() < self.lent.len() / 4
     }
@@ -105,7 +105,7 @@ impl Pool {
         let buffers = self.buffers.borrow();
         let pieces = buffers.pieces.as_ref().expect("a pool without an area has no pieces");
         let area = self.memory.area.as_ref().expect("a pool with pieces has no area");
-        // SAFETY: the piece lies inside the area, as `lend_piece` has checked.
+        // SAFETY: `lend_piece` has checked that the piece lies inside the area.
         unsafe { area.as_ptr().add(pieces.at(id).offset as usize) }
     }
 

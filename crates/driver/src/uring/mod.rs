@@ -306,8 +306,7 @@ impl Uring {
         if self.datagrams.is_none() {
             let kernel = self.common.kernel.clone();
             let pool = pool_ring::reserved(Pool::of_datagrams(size, kernel));
-            let pool_ring =
-                pool.and_then(|pool| PoolRing::new(&self.ring, DATAGRAM_GROUP, pool));
+            let pool_ring = pool.and_then(|pool| PoolRing::new(&self.ring, DATAGRAM_GROUP, pool));
             let pool_ring = self.datagrams.insert(pool_ring.map_err(io::Error::other)?);
             self.common.datagrams = Some(pool_ring.pool.clone());
             self.refill();

@@ -24,7 +24,7 @@ pub struct ReceiveArea {
 }
 
 impl ReceiveArea {
-    /// The largest size in bytes: with small pages, there are no more ids for the pieces.
+    /// The largest size in bytes: with small pages, the pieces of a larger area would need more ids.
     pub const MAX_BYTES: usize = 64 << 20;
 
     /// Returns the size of the area of a pool with this number of buffers.

@@ -1,6 +1,5 @@
-use super::Interval;
 use super::tally::Tally;
-use crate::plan::MAX_INTERVALS;
+use super::{Interval, MAX_INTERVALS};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Acquire, Ordering::Release};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

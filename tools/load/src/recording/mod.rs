@@ -48,6 +48,9 @@ use std::ops::AddAssign;
 /// The maximum number of request classes that are recorded separately. A mix with more entries is
 /// recorded as a whole.
 pub const MAX_CLASSES: usize = 100;
+/// The maximum number of recorded intervals in a run, which are kept in memory. The longest run has
+/// fewer intervals of one second.
+pub(crate) const MAX_INTERVALS: u64 = 3_000_000;
 
 /// The recorded figures of a run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
