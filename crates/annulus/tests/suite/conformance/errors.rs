@@ -123,6 +123,8 @@ pub(crate) async fn errors_of_sockets_keep_kind_and_number() -> io::Result<()> {
 pub(crate) async fn errors_of_files_and_processes_keep_kind_and_number() -> io::Result<()> {
     let directory = std::env::temp_dir();
     let missing = &directory.join("annulus-no-file");
+    // On the same file system, since otherwise the kernel reports EXDEV first.
+    let other = &directory.join("annulus-no-other-file");
     check_wrapped(&File::open(missing).await.unwrap_err(), libc::ENOENT);
     check_wrapped(&fs::read(missing).await.unwrap_err(), libc::ENOENT);
     check_wrapped(&fs::read(&directory).await.unwrap_err(), libc::EISDIR);
@@ -130,9 +132,9 @@ pub(crate) async fn errors_of_files_and_processes_keep_kind_and_number() -> io::
     check_wrapped(&fs::remove_file(missing).await.unwrap_err(), libc::ENOENT);
     check_wrapped(&fs::remove_dir(missing).await.unwrap_err(), libc::ENOENT);
     check_wrapped(&fs::create_dir(&directory).await.unwrap_err(), libc::EEXIST);
-    check_wrapped(&fs::rename(missing, "x").await.unwrap_err(), libc::ENOENT);
-    check_wrapped(&fs::hard_link(missing, "x").await.unwrap_err(), libc::ENOENT);
-    check_wrapped(&fs::copy(missing, "x").await.unwrap_err(), libc::ENOENT);
+    check_wrapped(&fs::rename(missing, other).await.unwrap_err(), libc::ENOENT);
+    check_wrapped(&fs::hard_link(missing, other).await.unwrap_err(), libc::ENOENT);
+    check_wrapped(&fs::copy(missing, other).await.unwrap_err(), libc::ENOENT);
     check_wrapped(&fs::read_dir(missing).await.map(drop).unwrap_err(), libc::ENOENT);
     check_wrapped(&Command::new(missing).spawn().map(drop).unwrap_err(), libc::ENOENT);
     // The kind of this error says more than its number.

@@ -86,7 +86,7 @@ pub(crate) async fn a_thousand_timers_are_set_and_removed() -> io::Result<()> {
         .map(|n| {
             spawn(async move {
                 // Most timers are dropped long before they are due.
-                let timed_out = timeout(MS * (n % 7), sleep(MS * 3600)).await.is_err();
+                let timed_out = timeout(MS * (n % 7), sleep(MS * 3_600_000)).await.is_err();
                 sleep_until(start + MS * 10).await;
                 timed_out && start.elapsed() >= MS * 10
             })
