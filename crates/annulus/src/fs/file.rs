@@ -574,7 +574,7 @@ impl File {
         if self.attempt_lock(lock).await? {
             return Ok(());
         }
-        let text = "the file is no longer locked: another process has locked it while a different lock was tried";
+        let text = "the file is no longer locked: another process locked it while this one tried a different lock";
         Err(io::Error::new(io::ErrorKind::ResourceBusy, text))
     }
 
