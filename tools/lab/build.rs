@@ -1,9 +1,17 @@
-//! Passes the commit that the lab is built from to the compiler, so that results can record it.
+//! Passes the commit and the profile that the lab is built from to the compiler, so that results can
+//! record them.
 
+use std::path::Path;
 use std::process::Command;
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
+    // Cargo gives the profile's name only in the path TARGET/PROFILE/build/PACKAGE/out.
+    let out = std::env::var_os("OUT_DIR").unwrap_or_default();
+    let profile = Path::new(&out).ancestors().nth(3).and_then(|path| path.file_name()?.to_str());
+    if let Some(profile) = profile {
+        println!("cargo::rustc-env=ANNULUS_PROFILE={profile}");
+    }
     // The log of HEAD grows with every commit and checkout. Outside a repository there is no log,
     // and results record no commit.
     if let Some(log) = git(&["rev-parse", "--git-path", "logs/HEAD"]) {

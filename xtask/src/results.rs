@@ -64,8 +64,8 @@ const DRIVERS_MARKERS: [&str; 2] = [
 const VERDICTS: [&str; 5] = ["better", "same", "worse", "undecided", "void"];
 
 const TABLE_HEAD: &str = "\
-| run | what is compared | better | same | worse | undecided | void | in words |
-|---|---|---|---|---|---|---|---|
+| run | what is compared | better | same | worse | undecided | void | ± | in words |
+|---|---|---|---|---|---|---|---|---|
 ";
 
 /// The name of a run and its files, and a description of the comparison.
@@ -257,13 +257,28 @@ fn comparison(run: &Run, reports: &Path) -> Result<Value> {
     Ok(report.get_mut("comparison").map(Value::take).unwrap_or(report))
 }
 
-/// Formats a row: the number of cells with each verdict, and the verdicts in words.
+/// Returns half the width of the interval of a typical cell (the median), in percent of its ratio.
+fn half_width(comparison: &Value) -> Option<f64> {
+    let half_width = |cell: &Value| {
+        let cost = &cell["cost"];
+        let [low, high] = ["low", "high"].map(|end| cost["interval"][end].as_f64());
+        Some((high? - low?) / 2.0 / cost["median"].as_f64()? * 100.0)
+    };
+    let mut widths: Vec<f64> =
+        comparison["verdicts"].as_array()?.iter().filter_map(half_width).collect();
+    widths.sort_unstable_by(f64::total_cmp);
+    widths.get(widths.len() / 2).copied()
+}
+
+/// Formats a row: the number of cells with each verdict, the precision, and the verdicts in words.
 fn row((run, about): &Run, comparison: &Value) -> Option<String> {
     let counts = Counts::of(comparison)?;
     let sentences = comparison["summary"]["sentences"].as_array()?.iter();
     let words: Vec<&str> = sentences.filter_map(Value::as_str).collect();
     let counts = counts.0.map(|count| count.to_string()).join(" | ");
-    Some(format!("| [{run}](results/{run}.md) | {about} | {counts} | {} |\n", words.join(" ")))
+    let precision = half_width(comparison).map_or_else(String::new, |half| format!("{half:.1} %"));
+    let words = words.join(" ");
+    Some(format!("| [{run}](results/{run}.md) | {about} | {counts} | {precision} | {words} |\n"))
 }
 
 /// Returns the README with the current total and the map in words.
@@ -384,11 +399,14 @@ mod tests {
         let counts =
             serde_json::json!({"better": 1, "same": 0, "worse": 1, "undecided": 2, "void": 3});
         let words = ["annulus takes less.", "It could not be compared."];
-        let comparison = serde_json::json!({"summary": {"sentences": words, "counts": counts}});
+        let cell = |low: f64| serde_json::json!({"cost": {"median": 0.5, "interval": {"low": low, "high": 0.51}}});
+        let verdicts = [cell(0.5), cell(0.49), cell(0.4), serde_json::json!({"cost": null})];
+        let summary = serde_json::json!({"sentences": words, "counts": counts});
+        let comparison = serde_json::json!({"summary": summary, "verdicts": verdicts});
         let run = ("files", "static files");
         assert_eq!(
             row(&run, &comparison).unwrap(),
-            "| [files](results/files.md) | static files | 1 | 0 | 1 | 2 | 3 \
+            "| [files](results/files.md) | static files | 1 | 0 | 1 | 2 | 3 | 2.0 % \
              | annulus takes less. It could not be compared. |\n"
         );
         assert_eq!(row(&run, &serde_json::json!({})), None);

@@ -25,6 +25,8 @@ pub struct Environment {
     pub version: String,
     /// The commit that annulus was built from, if known.
     pub commit: Option<String>,
+    /// The Cargo profile with which annulus was built, if known.
+    pub profile: Option<String>,
     /// The command line, with the name of the program instead of its path.
     pub command_line: Vec<String>,
     /// Variables that can affect a run, such as `RUSTFLAGS`, `ANNULUS_*` and `CARGO_PROFILE_*`.
@@ -48,6 +50,7 @@ impl Environment {
             mitigations: mitigations(Path::new("/sys/devices/system/cpu/vulnerabilities")),
             version: env!("CARGO_PKG_VERSION").into(),
             commit: option_env!("ANNULUS_COMMIT").map(str::to_owned),
+            profile: option_env!("ANNULUS_PROFILE").map(str::to_owned),
             command_line: command_line(std::env::args()),
             variables: std::env::vars().filter(|(name, _)| matters(name)).collect(),
             load_average: line("/proc/loadavg"),

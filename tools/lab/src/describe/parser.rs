@@ -76,9 +76,6 @@ const TIME_UNITS: [(&str, f64); 8] = [
     ("m", 6e7),
 ];
 
-/// The program that runs a client on another host.
-const REMOTE_SHELL: &str = "ssh";
-
 /// Returns the name of a program without its directories.
 fn base_name(program: &str) -> &str {
     program.rsplit('/').next().unwrap_or(program)
@@ -86,17 +83,15 @@ fn base_name(program: &str) -> &str {
 
 impl Parser {
     /// Returns the parser for the output of a command line, like [`choose`](Parser::choose). The
-    /// output of `ssh HOST CLIENT` is the client's.
+    /// client may be an argument of the program, as in `ssh HOST wrk` or `ip netns exec NAME wrk`.
     pub(crate) fn of_command(words: &[String], parse: &[String]) -> Result<Parser> {
-        let is_known =
-            |word: &&String| KNOWN_CLIENTS.iter().any(|(known, _)| *known == base_name(word));
-        let first = words.first().map_or("", String::as_str);
-        let remote = words.iter().skip(1).find(is_known);
-        let program = match base_name(first) == REMOTE_SHELL {
-            true => remote.map_or(first, String::as_str),
-            false => first,
+        let is_known = |word: &&String| {
+            let name = base_name(word);
+            name == redis_benchmark::PROGRAM
+                || KNOWN_CLIENTS.iter().any(|(known, _)| *known == name)
         };
-        Parser::choose(program, parse)
+        let program = words.iter().find(is_known).or(words.first());
+        Parser::choose(program.map_or("", String::as_str), parse)
     }
 
     /// Returns the parser for the output of a program: the given expressions, each
@@ -364,14 +359,18 @@ mod tests {
     }
 
     #[test]
-    fn the_client_of_a_remote_shell_is_found_in_its_command() {
+    fn the_client_is_found_in_the_arguments_of_another_program() {
         let parser = |line: &str| {
             let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
             Parser::of_command(&words, &[]).map(|parser| format!("{parser:?}"))
         };
-        let wrk = parser("wrk -c1 http://a:1/").expect("wrk has no parser");
-        let remote = parser("ssh -p 22 load1 /usr/bin/wrk -c1 http://a:1/");
-        assert_eq!(remote.expect("the client was not found"), wrk);
+        for client in ["wrk", "redis-benchmark"] {
+            let alone = parser(&format!("{client} -c1 a:1")).expect("the client has no parser");
+            for before in ["ssh -p 22 load1 /usr/bin/", "ip netns exec name ", "env A=1 nice "] {
+                let inner = parser(&format!("{before}{client} -c1 a:1"));
+                assert_eq!(inner.expect("the client was not found"), alone, "{before}");
+            }
+        }
         let error = parser("ssh load1 other http://a:1/").expect_err("an unknown client");
         assert!(error.to_string().contains("the output format of ssh is unknown"), "{error}");
     }

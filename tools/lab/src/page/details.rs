@@ -80,6 +80,7 @@ impl Document<'_> {
             mitigations,
             version,
             commit,
+            profile,
             variables,
             load_average,
             time,
@@ -90,14 +91,16 @@ impl Document<'_> {
             list(map.iter().map(|(name, value)| format!("{name}: {value}")).collect())
         };
         let cores: Vec<String> = cores.iter().map(ToString::to_string).collect();
-        let commit = commit.as_ref().map_or(String::new(), |commit| format!(" ({commit})"));
+        let built = [commit, profile].map(Option::as_deref).into_iter().flatten();
+        let built = built.collect::<Vec<_>>().join(", ");
+        let built = if built.is_empty() { built } else { format!(" ({built})") };
         let here = [
             ("began", time.clone()),
             ("kernel", format!("Linux {kernel}")),
             ("processor", format!("{cpu} ({architecture})")),
             ("cores", cores.join(", ")),
             ("load average at the start", load_average.clone()),
-            ("annulus", format!("{version}{commit}")),
+            ("annulus", format!("{version}{built}")),
             ("variables", pairs(variables)),
             ("mitigations", pairs(mitigations)),
         ];
