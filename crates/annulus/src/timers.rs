@@ -218,6 +218,10 @@ impl Instant {
         Self(time)
     }
 
+    pub(crate) fn time_since_origin(self) -> Duration {
+        self.0
+    }
+
     /// Returns the time since `earlier`, or zero if `earlier` is in fact later.
     pub fn duration_since(self, earlier: Self) -> Duration {
         self.0.saturating_sub(earlier.0)

@@ -7,4 +7,7 @@ pub enum Wait {
     No,
     /// Until something happens or the time is up; `None` means no limit.
     UpTo(Option<Duration>),
+    /// Until something happens or the kernel's clock ([`Kernel::now`](annulus_kernel::Kernel::now))
+    /// reaches this time.
+    Until(Duration),
 }

@@ -10,12 +10,12 @@ use annulus_ring::Entry;
 use annulus_ring::opcode::{self, Need};
 use annulus_skip::skip;
 use common::{
-    POOL_SIZE, Rig, fill, on_each_driver, own_address, owned, pair, pattern, read_later, write,
+    POOL_SIZE, Rig, fill, now, on_each_driver, own_address, owned, pair, pattern, read_later, write,
 };
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::Errno;
 use rustix::net::{SendFlags, sockopt};
-use std::io::Read;
+use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsRawFd, IntoRawFd, RawFd};
 use std::time::Duration;
@@ -441,6 +441,33 @@ fn a_cancelled_send_reports_how_much_was_sent() {
         let mut got = reader.join().unwrap();
         (&peer).read_to_end(&mut got).unwrap();
         assert!(got == bytes[..sent + went]);
+    });
+}
+
+#[test]
+fn a_turn_until_a_deadline_ends_by_then() {
+    on_each_driver(|rig| {
+        let in_millis = |millis| now() + Duration::from_millis(millis);
+        // Turns may end early, but not again and again.
+        let sleep_until = |rig: &mut Rig, deadline: Duration| {
+            let mut turns = 0;
+            while now() < deadline {
+                let events = rig.turn(Wait::Until(deadline));
+                turns += 1;
+                assert!(events.is_empty() && turns <= 4, "{turns} turns, {events:?}");
+            }
+        };
+        let (fd, peer) = pair();
+        let token = rig.start(OpKind::Poll, Op::ReadableOnce { fd });
+        sleep_until(rig, in_millis(2));
+        (&peer).write_all(b"x").unwrap();
+        let far = in_millis(150);
+        while !rig.turn(Wait::Until(far)).iter().any(|event| event.token == token) {}
+        // A nearer deadline, the one before, which a timer may still wait for, and a later one.
+        sleep_until(rig, in_millis(5));
+        sleep_until(rig, far);
+        sleep_until(rig, in_millis(30));
+        rig.close(fd);
     });
 }
 

@@ -255,11 +255,13 @@ impl Inner {
     /// Waits for an event or the next timer.
     #[inline]
     fn sleep(&mut self, max_wait: Option<Duration>) -> io::Result<()> {
-        let mut timeout = max_wait;
-        if let Some(left) = self.until_timer() {
-            timeout = Some(timeout.map_or(left, |max_wait| max_wait.min(left)));
-        }
-        self.state.driver.turn(Wait::UpTo(timeout))
+        // A guest's clock is its host's.
+        let deadline = self.state.timers.next().filter(|_| self.state.clock.is_none());
+        let wait = match (deadline, max_wait) {
+            (Some(deadline), None) => Wait::Until(deadline.time_since_origin()),
+            (_, max_wait) => Wait::UpTo(self.until_timer().into_iter().chain(max_wait).min()),
+        };
+        self.state.driver.turn(wait)
     }
 
     /// Returns the time until the next timer, or `None` if no timer is set.

@@ -364,7 +364,10 @@ impl Epoll {
         let urgent = !self.ready_events.is_empty() || !self.queue.is_empty();
         let timeout = match wait {
             Wait::UpTo(timeout) if !urgent => timeout,
-            Wait::UpTo(_) | Wait::No => Some(Duration::ZERO),
+            Wait::Until(deadline) if !urgent => {
+                Some(deadline.saturating_sub(self.common.kernel.now()))
+            }
+            Wait::UpTo(_) | Wait::Until(_) | Wait::No => Some(Duration::ZERO),
         };
         if !self.trim_timer.is_running() && self.common.pools().any(|pool| pool.used_since_trim()) {
             self.trim_timer.start(self.common.counters.cqes);

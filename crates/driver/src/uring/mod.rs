@@ -10,6 +10,7 @@ mod min_wait;
 mod notifier;
 mod opcodes;
 mod pool_ring;
+mod sleep_timer;
 mod trim_timer;
 mod zero_copy_receive;
 
@@ -32,6 +33,7 @@ use min_wait::MinWait;
 use opcodes::{SupportedOps, opcodes_in_use};
 use pool_ring::{DATAGRAM_GROUP, PoolRing, STREAM_GROUP};
 use rustix::io::Errno;
+use sleep_timer::SleepTimer;
 use std::collections::VecDeque;
 use std::io;
 use std::ops::Range;
@@ -127,6 +129,7 @@ pub struct Uring {
     last_turn_started_all: bool,
     /// Whether another event loop takes the turns, and is notified of completions.
     hosted: bool,
+    sleep_timer: SleepTimer,
     trim_timer: TrimTimer,
     busy_poll: BusyPoll,
     min_wait: MinWait,
@@ -180,6 +183,7 @@ impl Uring {
             backlog: VecDeque::new(),
             last_turn_started_all: true,
             hosted: false,
+            sleep_timer: SleepTimer::new(),
             trim_timer: TrimTimer::default(),
             busy_poll: BusyPoll::new(config.busy_poll),
             min_wait: MinWait::new(config.min_wait),
@@ -364,12 +368,31 @@ impl Uring {
         self.common.counters.overflows += u64::from(self.ring.overflowed());
         match wait {
             Wait::UpTo(timeout) if !urgent => self.sleep(timeout),
+            Wait::Until(deadline) if !urgent => {
+                let timeout = self.timeout_until(deadline);
+                self.sleep(timeout)
+            }
             Wait::No if self.needs_no_enter() => {
                 self.last_turn_started_all = true;
                 Ok(())
             }
-            Wait::UpTo(_) | Wait::No => self.enter(RingWait::Reap),
+            Wait::UpTo(_) | Wait::Until(_) | Wait::No => self.enter(RingWait::Reap),
         }
+    }
+
+    /// Returns the timeout of a sleep that must end by a deadline; none if a timer ends it.
+    #[inline]
+    fn timeout_until(&mut self, deadline: Duration) -> Option<Duration> {
+        if self.sleep_timer.ends_sleep_by(deadline) {
+            return None;
+        }
+        let left = deadline.saturating_sub(self.common.kernel.now());
+        let Some(entry) = self.sleep_timer.start(deadline, left) else { return Some(left) };
+        // SAFETY: the time that the entry points to is in a box of the timer, which does not change
+        // it before the completion. It is dropped after the ring.
+        unsafe { self.push_unchecked(entry) };
+        // An entry that found no space starts later.
+        (!self.backlog.is_empty()).then_some(left)
     }
 
     /// Submits, and waits for a completion or until the time is up. Polls first if that pays off.
@@ -477,6 +500,10 @@ impl Uring {
                     self.push(entry);
                 }
                 buffer.into_iter().for_each(|id| self.pool_of(token).give_back(id));
+                if SleepTimer::owns(completion.user_data) {
+                    self.sleep_timer.expired(result);
+                    self.trim_timer.leave_out_completion();
+                }
                 if TrimTimer::owns(completion.user_data) {
                     self.trim = self.trim_timer.expired(result, self.common.counters.cqes);
                 }
