@@ -9,6 +9,7 @@ use annulus::process::{Command, Stdio};
 use annulus::task::yield_now;
 use annulus::{DriverChoice, Runtime, spawn};
 use common::denied::deny;
+use common::fuse::Mounted;
 use common::rerun::{assert_passes, is_alone, rerun};
 use common::{run, run_on};
 use rustix::fs::{Mode, chmod};
@@ -213,6 +214,38 @@ fn child_out_of_descriptors() {
         Ok(())
     });
     _ = fs::remove_file(&file);
+}
+
+/// The working directory is on a file system that may hang, so the start needs a thread.
+#[test]
+fn a_command_can_be_started_again_after_a_lack_of_threads() {
+    assert_passes(&mut rerun!(child_without_threads));
+}
+
+#[test]
+#[ignore = "a child of the test above"]
+fn child_without_threads() {
+    let place = temporary("mount");
+    let Some(mounted) = Mounted::at(place.clone()) else { return };
+    // Only once, because a second runtime would get the stack of the first one's thread.
+    run(async {
+        let mut command = shell("exit 7");
+        command.current_dir(mounted.path());
+        let before = getrlimit(Resource::As);
+        let pages = fs::read_to_string("/proc/self/statm")?;
+        let pages: u64 = pages.split(' ').next().expect("empty").parse().expect("not a number");
+        // Room for the small stacks of threads for files, but not for that of a blocking call.
+        let limit = pages * rustix::param::page_size() as u64 + (1 << 20);
+        setrlimit(Resource::As, Rlimit { current: Some(limit), ..before })?;
+        let refused = command.status().await;
+        setrlimit(Resource::As, before)?;
+        let text = refused.expect_err("the child was started").to_string();
+        assert_names(&text, &["starting sh", "cannot start a thread"]);
+        assert_eq!(command.status().await?.code(), Some(7));
+        Ok(())
+    });
+    drop(mounted);
+    _ = fs::remove_dir(place);
 }
 
 fn temporary(name: &str) -> PathBuf {

@@ -9,11 +9,12 @@ use crate::runtime::spawn::offload;
 use crate::tasks::yield_now;
 use std::ffi::OsStr;
 use std::io;
-use std::mem::replace;
+use std::mem::{replace, swap};
 use std::os::unix::process::CommandExt;
 use std::panic::resume_unwind;
 use std::path::Path;
 use std::process::{ExitStatus, Output, Stdio};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// A program to execute, with its arguments and settings. Like [`std::process::Command`], but its
 /// children are awaited without blocking the thread.
@@ -169,15 +170,10 @@ impl Command {
         if collects {
             self.set_default(Stdio::null, Stdio::piped);
         }
-        if !may_hang {
-            let started = start(&mut self.inner, self.settings);
-            if collects {
-                self.set_default(Stdio::inherit, Stdio::inherit);
-            }
-            let child = started.map_err(|error| self.named(error))?;
-            return self.watched(watch, child);
-        }
-        let started = self.start_on_thread().await;
+        let started = match may_hang {
+            true => self.start_on_thread().await,
+            false => start(&mut self.inner, self.settings).map_err(|error| self.named(error)),
+        };
         if collects {
             self.set_default(Stdio::inherit, Stdio::inherit);
         }
@@ -186,17 +182,20 @@ impl Command {
 
     async fn start_on_thread(&mut self) -> io::Result<std::process::Child> {
         let (core, settings) = (current::get()?, self.settings);
-        // The start may outlive this future, so the thread gets the command itself.
+        // The start may outlive this future, so the command itself is shared with the thread.
         let unused = std::process::Command::new(self.inner.get_program());
-        let mut command = replace(&mut self.inner, unused);
+        let command = Arc::new(Mutex::new(replace(&mut self.inner, unused)));
         self.is_starting = true;
-        let on_thread = move || {
-            let started = start(&mut command, settings);
-            (command, started.map(|child| Started::new(child, settings)))
+        let on_thread = {
+            let command = command.clone();
+            move || start(&mut lock(&command), settings).map(|child| Started::new(child, settings))
         };
-        let started = offload(&core, on_thread).await.map_err(|error| self.named(error))?;
-        let (command, started) = started.unwrap_or_else(|panic| resume_unwind(panic));
-        (self.inner, self.is_starting) = (command, false);
+        let started = offload(&core, on_thread).await;
+        // The thread has ended the start, or no thread could be started.
+        swap(&mut self.inner, &mut lock(&command));
+        self.is_starting = false;
+        let started = started.map_err(|error| self.named(error))?;
+        let started = started.unwrap_or_else(|panic| resume_unwind(panic));
         started.map(Started::take).map_err(|error| self.named(error))
     }
 
@@ -271,6 +270,10 @@ impl Command {
         let text = format!("starting {}: {error}", self.inner.get_program().display());
         with_text(error, text)
     }
+}
+
+fn lock(command: &Mutex<std::process::Command>) -> MutexGuard<'_, std::process::Command> {
+    command.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl From<std::process::Command> for Command {
