@@ -100,8 +100,9 @@ impl Child {
     }
 
     /// Waits until the child has ended and returns its status. Later calls return the same status.
-    /// First closes its [`stdin`](Self::stdin), unless that has been taken, because a child that
-    /// reads to the end of its input would wait forever.
+    /// Closes its [`stdin`](Self::stdin), unless that has been taken, once the child has all of the
+    /// queued input, however slowly it reads: a child that reads to the end of its input would
+    /// otherwise wait forever.
     ///
     /// Piped output must be read in the meantime, because a child whose pipe is full waits.
     /// [`wait_with_output`](Self::wait_with_output) reads it.
@@ -113,12 +114,27 @@ impl Child {
     /// ignored](crate::process#sigchld) when the process ended or because other code has waited for
     /// it. The child's output can still be read.
     pub async fn wait(&mut self) -> io::Result<ExitStatus> {
-        drop(self.stdin.take());
-        poll_fn(|cx| budget::poll_with(cx, || self.running_mut().poll_exit(cx))).await
+        poll_fn(|cx| {
+            self.poll_close_input(cx);
+            let exit = budget::poll_with(cx, || self.running_mut().poll_exit(cx));
+            if exit.is_ready() {
+                self.stdin = None;
+            }
+            exit
+        })
+        .await
     }
 
-    /// Reads the child's output until both streams and the child itself have ended. First closes
-    /// its [`stdin`](Self::stdin), unless that has been taken. Streams that are not piped, or have
+    /// Sends the queued input, then closes the pipe.
+    fn poll_close_input(&mut self, cx: &mut Context<'_>) {
+        // If this fails, the child no longer reads, and its status says more than the error.
+        if self.stdin.as_mut().is_some_and(|stdin| stdin.poll_drain(cx).is_ready()) {
+            self.stdin = None;
+        }
+    }
+
+    /// Reads the child's output until both streams and the child itself have ended. Closes its
+    /// [`stdin`](Self::stdin) as [`wait`](Self::wait) does. Streams that are not piped, or have
     /// been taken, are empty.
     ///
     /// If the child has started processes that outlive it and hold its streams open, this also
@@ -131,10 +147,22 @@ impl Child {
     /// # Errors
     /// Errors from reading the pipes, and the errors of [`wait`](Self::wait).
     pub async fn wait_with_output(mut self) -> io::Result<Output> {
-        drop(self.stdin.take());
-        let (stdout, stderr) = collect(self.stdout.take(), self.stderr.take()).await?;
+        let mut stdout = Collected::new(self.stdout.take());
+        let mut stderr = Collected::new(self.stderr.take());
+        // All streams at once, because the process may wait for any of them.
+        poll_fn(|cx| {
+            self.poll_close_input(cx);
+            let first = stdout.poll(cx)?;
+            let second = stderr.poll(cx)?;
+            if first.is_ready() && second.is_ready() {
+                Poll::Ready(io::Result::Ok(()))
+            } else {
+                Poll::Pending
+            }
+        })
+        .await?;
         let status = self.wait().await?;
-        Ok(Output { status, stdout, stderr })
+        Ok(Output { status, stdout: stdout.bytes, stderr: stderr.bytes })
     }
 
     /// Sends a signal to the child. Does nothing if the child is known to have ended.
@@ -229,24 +257,4 @@ impl Collected {
         }
         Poll::Ready(Ok(()))
     }
-}
-
-/// Reads both streams of a process to their ends concurrently, because the process may wait for
-/// either to be read.
-async fn collect(
-    stdout: Option<Receiver>,
-    stderr: Option<Receiver>,
-) -> io::Result<(Vec<u8>, Vec<u8>)> {
-    let (mut stdout, mut stderr) = (Collected::new(stdout), Collected::new(stderr));
-    poll_fn(|cx| {
-        let first = stdout.poll(cx)?;
-        let second = stderr.poll(cx)?;
-        if first.is_ready() && second.is_ready() {
-            Poll::Ready(io::Result::Ok(()))
-        } else {
-            Poll::Pending
-        }
-    })
-    .await?;
-    Ok((stdout.bytes, stderr.bytes))
 }

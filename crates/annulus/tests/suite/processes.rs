@@ -153,6 +153,55 @@ fn a_wait_ends_a_child_that_reads_to_the_end() {
     });
 }
 
+/// The input is more than a pipe holds, so most of it still waits when the child is waited for.
+#[test]
+fn a_wait_sends_all_queued_input() {
+    let _alone = alone();
+    for choice in [DriverChoice::Auto, DriverChoice::Epoll] {
+        let builder = Runtime::builder().driver(choice).linger(Duration::ZERO);
+        run_on(builder, async {
+            let input = vec![b'x'; 300_000];
+            for drops_a_wait in [false, true] {
+                let mut command = Command::new("wc");
+                command.arg("-c").stdin(Stdio::piped()).stdout(Stdio::piped());
+                let mut child = command.spawn()?;
+                child.stdin.as_mut().expect("not piped").send(input.clone()).await?;
+                if drops_a_wait {
+                    assert!(touch(child.wait()).is_none());
+                }
+                let output = child.wait_with_output().await?;
+                assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), "300000");
+            }
+            let (mut reading, writing) = io::pipe()?;
+            let mut child =
+                Command::new("wc").arg("-c").stdin(Stdio::piped()).stdout(writing).spawn()?;
+            child.stdin.as_mut().expect("not piped").send(input).await?;
+            assert!(child.wait().await?.success());
+            let mut counted = [0; 7];
+            reading.read_exact(&mut counted)?;
+            assert_eq!(&counted, b"300000\n");
+            Ok(())
+        });
+    }
+}
+
+#[test]
+fn a_wait_ends_although_the_child_has_not_read_its_input() {
+    on_each(|| async {
+        // The second process holds the pipe open and does not read it.
+        let mut child =
+            shell("sleep 1000 & echo $!").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+        child.stdin.as_mut().expect("not piped").send(vec![0; 200_000]).await?;
+        let mut stdout = child.stdout.take().expect("not piped");
+        let line = stdout.recv().await?.expect("no number was printed");
+        let number: i32 = str::from_utf8(&line).unwrap().trim().parse().unwrap();
+        assert!(child.wait().await?.success());
+        let other = rustix::process::Pid::from_raw(number).expect("zero is no process");
+        rustix::process::kill_process(other, rustix::process::Signal::KILL)?;
+        Ok(())
+    });
+}
+
 #[test]
 fn a_child_that_does_not_end_can_be_killed() {
     on_each(|| async {
