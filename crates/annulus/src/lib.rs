@@ -102,6 +102,7 @@ mod bytes;
 mod driver_kind;
 mod errors;
 mod file_policy;
+mod fork_guard;
 pub mod fs;
 #[cfg(feature = "internals")]
 mod fuzzing;

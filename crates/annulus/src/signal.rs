@@ -29,8 +29,9 @@
 
 #![allow(unsafe_code)]
 
+use crate::fork_guard::ForkGuard;
 use crate::io::AsyncFd;
-use crate::runtime::core::{Core, ForkGuard};
+use crate::runtime::core::Core;
 use crate::runtime::current;
 use crate::runtime::signals::EndRequest;
 use annulus_kernel::{Kernel, Linux, descriptor, process};

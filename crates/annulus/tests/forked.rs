@@ -4,6 +4,7 @@
 
 mod common;
 
+use annulus::process::{Command, Stdio};
 use common::{pair, run, touch};
 
 #[test]
@@ -12,6 +13,10 @@ fn a_forked_child_gets_errors_and_can_build_its_own_runtime() {
         let (mut client, mut server) = pair().await?;
         server.send("for the parent").await?;
         let lease = client.recv().await?.unwrap();
+        let handle = annulus::handle()?;
+        let mut command = Command::new("cat");
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true);
+        let mut process = command.spawn()?;
         // SAFETY: the process's other thread only waits for this one and holds no lock, so the
         // child may call anything. It exits at once.
         let child = unsafe { libc::fork() };
@@ -20,6 +25,10 @@ fn a_forked_child_gets_errors_and_can_build_its_own_runtime() {
             drop(client);
             drop(server);
             drop(lease);
+            let spawned = handle.spawn(async {}).map(drop);
+            let blocked = handle.block_on(|| async {});
+            let refused = refused && [spawned, blocked].into_iter().all(is_forked);
+            drop(process);
             let own = annulus::run(async { pair().await.map(drop) }).is_ok();
             // SAFETY: `_exit` takes no pointers. It ends the child without running the parent's
             // destructors.
@@ -33,6 +42,13 @@ fn a_forked_child_gets_errors_and_can_build_its_own_runtime() {
         assert_eq!(&*lease, b"for the parent");
         client.send("ping").await?;
         assert_eq!(&*server.recv().await?.unwrap(), b"ping");
+        // Nor is its process.
+        process.stdin.take().expect("not piped").send("still here").await?;
+        assert_eq!(process.wait_with_output().await?.stdout, b"still here");
         Ok(())
     });
+}
+
+fn is_forked(answer: std::io::Result<()>) -> bool {
+    answer.err().is_some_and(|error| error.to_string().contains("belongs to the parent process"))
 }

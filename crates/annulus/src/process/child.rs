@@ -217,7 +217,7 @@ impl AsRawFd for Child {
 
 impl Drop for Child {
     fn drop(&mut self) {
-        if let Some(running) = self.running.take().filter(|running| !running.has_ended()) {
+        if let Some(running) = self.running.take().filter(Running::may_be_ended_here) {
             if self.kill_on_drop {
                 // If the kernel refuses the signal, a destructor can only ignore that.
                 _ = running.signal(SIGKILL);

@@ -33,7 +33,8 @@
 //! program is on a slow device. [`Command::status`] and [`Command::output`] start it on a thread if
 //! the program or its working directory is on a file system whose server may no longer answer, such
 //! as NFS or FUSE. If their future is dropped during such a start, the command cannot be used
-//! again. [`Command::spawn`] always blocks the loop. Awaiting the end of a child never does: it
+//! again. A signal that the child requests for the death of its parent (`PR_SET_PDEATHSIG`) then
+//! arrives when that thread ends, so request it only with `spawn`. [`Command::spawn`] always blocks the loop. Awaiting the end of a child never does: it
 //! uses a descriptor of the process (Linux 5.3). If that is refused, as in some container profiles,
 //! a thread waits for each child.
 //!
@@ -42,8 +43,7 @@
 //! A dropped [`Child`] continues to run unless [`Command::kill_on_drop`] was set. A task of the
 //! runtime then waits for its end, so that no zombie remains. If the runtime ends first, a zombie
 //! remains until another child is started or dropped anywhere in this process, or until this
-//! process ends.
-
+//! process ends. In a forked copy of this process, dropping a `Child` has no effect on the child.
 //!
 //! # SIGCHLD
 //!

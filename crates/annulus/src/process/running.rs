@@ -121,6 +121,12 @@ impl Running {
         self.child.is_none()
     }
 
+    /// Returns true if the drop of the handle has to kill the process or wait for it. Returns false
+    /// in a forked child, because the process belongs to the parent.
+    pub(super) fn may_be_ended_here(&self) -> bool {
+        !self.has_ended() && self.core.in_owner_process()
+    }
+
     pub(super) fn try_wait(&mut self) -> io::Result<Option<ExitStatus>> {
         let Some(child) = &mut self.child else {
             return self.status.map(Some).ok_or_else(|| self.lost_status());

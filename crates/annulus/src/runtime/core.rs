@@ -1,6 +1,4 @@
-//! The state that the handles of a runtime share, how they borrow it, and the check for a forked
-//! child.
-#![allow(unsafe_code)]
+//! The state that the handles of a runtime share, and how they borrow it.
 
 use super::guest::Host;
 use super::nop::Nops;
@@ -11,6 +9,7 @@ use super::signals::SimulatedSignals;
 use crate::blocking::Blocking;
 use crate::bytes::thread_bound::stays;
 use crate::file_policy::InlinePolicy;
+use crate::fork_guard::{self, ForkGuard};
 use crate::slots::connects::Connects;
 use crate::slots::custom_ops::CustomOps;
 use crate::slots::datagrams::Datagrams;
@@ -24,7 +23,7 @@ use crate::tasks::RunQueue;
 use crate::tasks::remote::Remote;
 use crate::timers::HostClock;
 use annulus_driver::{BufferRegistry, Counters, PoolSize};
-use annulus_kernel::{Fd, Kernel, Linux, Mapping, named};
+use annulus_kernel::{Fd, Kernel, Linux};
 use rustix::io::Errno;
 use std::cell::{Cell, RefCell, RefMut};
 use std::os::fd::OwnedFd;
@@ -180,7 +179,7 @@ impl Core {
     #[cold]
     fn on_watched_use(&self) -> io::Result<()> {
         if !self.guard.in_owner_process() {
-            return Err(forked());
+            return Err(fork_guard::forked());
         }
         self.guard.watch(false);
         self.host.wake();
@@ -312,10 +311,6 @@ impl Core {
     }
 }
 
-fn forked() -> io::Error {
-    io::Error::other("this runtime belongs to the parent process; build another one in the child")
-}
-
 fn not_running() -> io::Error {
     io::Error::other(
         "polled outside its runtime; use it inside block_on of the runtime that created it",
@@ -334,59 +329,4 @@ fn broken() -> io::Error {
 
 fn ended() -> io::Error {
     io::Error::other("the runtime has ended; its streams and timers end with it")
-}
-
-/// A forked child: the page reads as zero because fork has wiped it.
-const FORKED_CHILD: u8 = 0;
-const OWNER_PROCESS: u8 = 1;
-/// The owner process, in which the next use has to notify the host.
-const WATCHED_OWNER: u8 = 2;
-
-/// Detects a forked child, and whether the next use of the runtime has to notify a host. Both are
-/// read from one page, which the kernel zeroes in children, so a check is one load instead of a
-/// system call such as `getpid`. Signal handlers may check too.
-pub(crate) struct ForkGuard {
-    page: Mapping,
-}
-
-impl ForkGuard {
-    pub(crate) fn new() -> io::Result<Self> {
-        let page = Mapping::anonymous(4096).map_err(named("mmap"))?;
-        page.wipe_in_children().map_err(named("madvise"))?;
-        let guard = Self { page };
-        guard.write(OWNER_PROCESS);
-        Ok(guard)
-    }
-
-    /// Returns true in the process that created the guard.
-    #[inline]
-    pub(crate) fn in_owner_process(&self) -> bool {
-        self.read() != FORKED_CHILD
-    }
-
-    /// Returns true in the owner process, unless the next use has to notify the host.
-    #[inline]
-    pub(crate) fn is_unwatched_owner(&self) -> bool {
-        self.read() == OWNER_PROCESS
-    }
-
-    /// Sets whether the next use has to notify the host. Does nothing in a forked child.
-    pub(crate) fn watch(&self, on: bool) {
-        if self.in_owner_process() {
-            self.write(if on { WATCHED_OWNER } else { OWNER_PROCESS });
-        }
-    }
-
-    fn write(&self, state: u8) {
-        // SAFETY: the page is mapped, writable and private while the guard lives. No other thread
-        // uses it meanwhile: a guard stays on one thread, or is shared only after the last write.
-        unsafe { self.page.as_ptr().write_volatile(state) };
-    }
-
-    #[inline]
-    fn read(&self) -> u8 {
-        // SAFETY: the page is mapped while the guard lives, in children too. The read is volatile
-        // because a fork changes the page without the compiler's knowledge.
-        unsafe { self.page.as_ptr().read_volatile() }
-    }
 }

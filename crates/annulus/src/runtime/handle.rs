@@ -53,16 +53,16 @@ impl Handle {
     /// Spawns a task on the runtime. It runs there; its result can be awaited anywhere.
     ///
     /// # Errors
-    /// After the runtime's end.
+    /// After the runtime's end, and in a forked child.
     #[track_caller]
     pub fn spawn<F>(&self, future: F) -> io::Result<JoinHandle<F::Output>>
     where
         F: Future + Send + 'static,
         F::Output: Send,
     {
-        if self.remote.is_closed() {
+        if let Err(error) = self.remote.check_open() {
             refuse(future);
-            return Err(io::Error::other("the runtime has ended; nothing can be spawned on it"));
+            return Err(error);
         }
         Ok(tasks::spawn_remotely(&self.remote, future))
     }
@@ -78,7 +78,7 @@ impl Handle {
     /// ```
     ///
     /// # Errors
-    /// After the runtime's end.
+    /// After the runtime's end, and in a forked child.
     #[track_caller]
     pub fn spawn_with<M, F>(&self, make: M) -> io::Result<JoinHandle<F::Output>>
     where
@@ -94,8 +94,8 @@ impl Handle {
     /// this thread until it is done. If the task panics, the panic resumes here.
     ///
     /// # Errors
-    /// If the runtime has ended or ends before the task, or if this thread runs a runtime, whose
-    /// loop would be blocked.
+    /// If the runtime has ended or ends before the task; if this thread runs a runtime, whose loop
+    /// would be blocked; or in a forked child.
     #[track_caller]
     pub fn block_on<M, F>(&self, make: M) -> io::Result<F::Output>
     where
@@ -103,6 +103,7 @@ impl Handle {
         F: Future + 'static,
         F::Output: Send,
     {
+        self.remote.check_open()?;
         if current::get().is_ok() {
             let text =
                 "block_on would block the loop of this thread; await a task of spawn_with instead";
@@ -137,7 +138,7 @@ impl Handle {
     /// If the future is dropped, the answer is discarded.
     ///
     /// # Errors
-    /// After the runtime's end.
+    /// After the runtime's end, and in a forked child.
     pub async fn stats(&self) -> io::Result<Stats> {
         self.ask(Core::stats).await
     }
@@ -146,7 +147,7 @@ impl Handle {
     /// taken as for [`stats`](Self::stats).
     ///
     /// # Errors
-    /// After the runtime's end.
+    /// After the runtime's end, and in a forked child.
     pub async fn trace(&self) -> io::Result<Trace> {
         self.ask(Core::trace).await
     }
@@ -156,7 +157,7 @@ impl Handle {
     /// takes time proportional to the number of tasks and sockets, during which no other task runs.
     ///
     /// # Errors
-    /// After the runtime's end.
+    /// After the runtime's end, and in a forked child.
     pub async fn tasks(&self) -> io::Result<Vec<TaskInfo>> {
         self.ask(Core::tasks).await
     }

@@ -3,6 +3,7 @@
 mod wake_state;
 
 use super::run_queue::is_owner;
+use crate::fork_guard::{self, ForkGuard};
 use crate::memory::MemoryLimit;
 use crate::tasks::TaskRef;
 #[cfg(feature = "sim")]
@@ -30,6 +31,8 @@ pub(crate) struct Remote {
     stopped: AtomicBool,
     /// An eventfd that the loop polls. `None` on a simulated kernel.
     wake_fd: Option<EventFd>,
+    /// Detects a forked child, where no loop takes the tasks. `None` on a simulated kernel.
+    guard: Option<ForkGuard>,
     /// Number of wakes by other threads.
     remote_wakes: AtomicU64,
     /// Number of system calls made to end the loop's sleep.
@@ -57,11 +60,13 @@ impl Remote {
     /// kernel has no other threads.
     pub(crate) fn new(real: bool, memory: Option<MemoryLimit>) -> io::Result<Self> {
         let wake_fd = real.then(EventFd::new).transpose().map_err(named("eventfd2"))?;
+        let guard = real.then(ForkGuard::new).transpose()?;
         Ok(Self {
             inbox: Mutex::default(),
             wake_state: WakeState::new(),
             stopped: AtomicBool::new(false),
             wake_fd,
+            guard,
             remote_wakes: AtomicU64::new(0),
             wakeups: AtomicU64::new(0),
             streams: AtomicUsize::new(0),
@@ -207,8 +212,19 @@ impl Remote {
         std::mem::take(&mut inbox.tasks)
     }
 
-    pub(crate) fn is_closed(&self) -> bool {
-        self.inbox().closed
+    /// Returns an error if no task can be spawned from other threads.
+    ///
+    /// # Errors
+    /// In a forked child, and after the runtime's end.
+    pub(crate) fn check_open(&self) -> io::Result<()> {
+        // First, because another thread may have held the lock when the process was forked.
+        if self.guard.as_ref().is_some_and(|guard| !guard.in_owner_process()) {
+            return Err(fork_guard::forked());
+        }
+        if self.inbox().closed {
+            return Err(io::Error::other("the runtime has ended; nothing can be spawned on it"));
+        }
+        Ok(())
     }
 
     fn inbox(&self) -> MutexGuard<'_, Inbox> {
