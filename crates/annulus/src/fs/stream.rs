@@ -6,6 +6,7 @@ use crate::bytes::chunk::Chunk;
 use crate::runtime::shutdown::QueuedWrite;
 use crate::runtime::spawn::spawn;
 use crate::tasks::JoinHandle;
+use crate::unwind::wake_each;
 use annulus_kernel::file::CURSOR_OFFSET;
 use std::fmt;
 use std::future::{Future, poll_fn};
@@ -407,6 +408,34 @@ impl SharedWaker {
 impl Wake for SharedWaker {
     fn wake(self: Arc<Self>) {
         let wakers = mem::take(&mut *self.wakers());
-        wakers.into_iter().for_each(Waker::wake);
+        wake_each(wakers);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    #[test]
+    fn all_wakers_are_woken_although_one_panics() {
+        struct Panics;
+        impl Wake for Panics {
+            fn wake(self: Arc<Self>) {
+                panic!("on purpose");
+            }
+        }
+        #[derive(Default)]
+        struct Woken(AtomicBool);
+        impl Wake for Woken {
+            fn wake(self: Arc<Self>) {
+                self.0.store(true, Ordering::Relaxed);
+            }
+        }
+        let (shared, last) = (Arc::new(SharedWaker::default()), Arc::new(Woken::default()));
+        shared.add(Waker::from(Arc::new(Panics)));
+        shared.add(Waker::from(last.clone()));
+        Waker::from(shared).wake();
+        assert!(last.0.load(Ordering::Relaxed));
     }
 }
