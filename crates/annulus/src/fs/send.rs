@@ -176,8 +176,8 @@ impl File {
         CallKind { device: self.device, class: Class::Send, bytes: 0 }
     }
 
-    /// Reads a piece to be sent. It is empty only at the end of the file. If these reads are quick,
-    /// the latency policy allows sending pages again.
+    /// Reads a piece of about `len` bytes to be sent. It is empty only at the end of the file. If
+    /// these reads are quick, the latency policy allows sending pages again.
     pub(crate) async fn read_piece(&self, offset: u64, len: usize) -> io::Result<Vec<u8>> {
         let core = &self.open.core;
         let began = core.kernel.now();
@@ -193,10 +193,11 @@ impl File {
         Ok(bytes)
     }
 
-    /// Reads at any offset by direct I/O, which needs an aligned offset: starts at the beginning of
-    /// the block, and discards the bytes before `offset`.
+    /// Reads at any offset by direct I/O, which needs an aligned offset and length: reads whole
+    /// blocks, and discards the bytes before `offset`.
     async fn read_aligned(&self, offset: u64, len: usize) -> io::Result<Vec<u8>> {
         let past = offset % MAX_DIRECT_ALIGNMENT as u64;
+        let len = len.next_multiple_of(MAX_DIRECT_ALIGNMENT);
         let (read, bytes) =
             self.read_at(AlignedBuf::new(len, MAX_DIRECT_ALIGNMENT)?, offset - past).await;
         Ok(bytes[..read?].get(past as usize..).unwrap_or_default().to_vec())

@@ -421,6 +421,34 @@ fn direct_files_are_copied_whatever_their_length() {
     });
 }
 
+#[test]
+fn parts_of_direct_files_are_copied_whatever_their_length() {
+    everywhere(|place| async move {
+        let text = crate::common::pattern(20_000);
+        fs::write(place.join("from"), text.clone()).await?;
+        let options = OpenOptions::new().read(true).direct(true);
+        let Ok(mut from) = options.open(place.join("from")).await else {
+            skip!("no direct I/O here");
+            return Ok(());
+        };
+        let mut part = Vec::new();
+        assert_eq!(copy_range(&from, 5000..5100, &mut part).await?, 100);
+        assert!(part == text[5000..5100]);
+        let write = OpenOptions::new().write(true).create(true);
+        for options in [write.clone(), OpenOptions::new().append(true).create(true)] {
+            let mut to = options.open(place.join("to")).await?;
+            to.set_len(0).await?;
+            from.seek(SeekFrom::Start(0)).await?;
+            for count in [100, 4000, 7] {
+                assert_eq!(copy_at_most(&mut from, &mut to, count).await?, count);
+            }
+            assert!(fs::read(place.join("to")).await? == text[..4107]);
+            assert_eq!(from.seek(SeekFrom::Current(0)).await?, 4107);
+        }
+        Ok(())
+    });
+}
+
 /// Creates a file of 32 MiB with a little data in the middle and before the end, and returns its
 /// bytes.
 async fn sparse(path: impl AsRef<Path>) -> io::Result<Vec<u8>> {
