@@ -3,7 +3,9 @@
 use super::Interest;
 use crate::runtime::core::Core;
 use crate::runtime::current;
+use crate::slots::polls::PollSide;
 use crate::tasks::budget;
+use crate::waiters::{Wait, WaiterId};
 use annulus_kernel::descriptor;
 use rustix::fs::FileType;
 use std::error::Error;
@@ -74,6 +76,50 @@ impl Drop for Polled {
     }
 }
 
+impl Polled {
+    /// Returns `Ready` with the directions that are ready, once one is. A future passes its places
+    /// in the lines of both directions.
+    fn poll(
+        &self,
+        interest: Interest,
+        cx: &Context<'_>,
+        mut ids: Option<&mut Ids>,
+    ) -> Poll<io::Result<Interest>> {
+        budget::poll_with(cx, || {
+            let inner = &mut *self.core.borrow_running()?;
+            interest.poll_sides(|side| {
+                let wait =
+                    ids.as_mut().map_or(Wait::Polling, |ids| Wait::InLine(&mut ids[side as usize]));
+                inner.polls.poll(&mut inner.state, self.slot, side, wait, cx)
+            })
+        })
+    }
+}
+
+/// The places of a future in the lines of both directions, by [`PollSide`].
+type Ids = [Option<WaiterId>; 2];
+
+/// The places of a future, which leaves the lines when it is dropped.
+struct InLine<'a> {
+    polled: &'a Polled,
+    ids: Ids,
+}
+
+impl Drop for InLine<'_> {
+    fn drop(&mut self) {
+        if self.ids.iter().any(Option::is_some)
+            && let Ok(mut inner) = self.polled.core.borrow()
+        {
+            let inner = &mut *inner;
+            for (side, id) in
+                [PollSide::Readable, PollSide::Writable].into_iter().zip(&mut self.ids)
+            {
+                inner.polls.leave(&mut inner.state, self.polled.slot, side, Wait::InLine(id));
+            }
+        }
+    }
+}
+
 impl<T: AsFd> AsyncFd<T> {
     /// Prepares to wait for this descriptor.
     ///
@@ -110,7 +156,7 @@ impl<T: AsFd> AsyncFd<T> {
     /// # Errors
     /// If the descriptor cannot be polled, or if the runtime has ended.
     pub async fn readable(&self) -> io::Result<ReadyGuard<'_, T>> {
-        poll_fn(|cx| self.poll_read_ready(cx)).await
+        self.ready(Interest::READABLE).await
     }
 
     /// Like [`readable`](Self::readable), but waits until bytes can be written or an error is
@@ -119,7 +165,7 @@ impl<T: AsFd> AsyncFd<T> {
     /// # Errors
     /// The errors of [`readable`](Self::readable).
     pub async fn writable(&self) -> io::Result<ReadyGuard<'_, T>> {
-        poll_fn(|cx| self.poll_write_ready(cx)).await
+        self.ready(Interest::WRITABLE).await
     }
 
     /// Like [`readable`](Self::readable), but waits for any direction of `interest`. The guard has
@@ -141,7 +187,9 @@ impl<T: AsFd> AsyncFd<T> {
     /// # Errors
     /// The errors of [`readable`](Self::readable).
     pub async fn ready(&self, interest: Interest) -> io::Result<ReadyGuard<'_, T>> {
-        poll_fn(|cx| self.poll_ready(interest, cx)).await
+        let mut line = InLine { polled: &self.polled, ids: [None; 2] };
+        let ready = poll_fn(|cx| self.polled.poll(interest, cx, Some(&mut line.ids)));
+        Ok(ReadyGuard { fd: self, interest: ready.await? })
     }
 
     /// Polls like [`readable`](Self::readable). Every task that has polled is woken.
@@ -165,11 +213,7 @@ impl<T: AsFd> AsyncFd<T> {
         interest: Interest,
         cx: &Context<'_>,
     ) -> Poll<io::Result<ReadyGuard<'_, T>>> {
-        let Polled { core, slot, .. } = &self.polled;
-        let interest = ready!(budget::poll_with(cx, || -> Poll<io::Result<Interest>> {
-            let inner = &mut *core.borrow_running()?;
-            interest.poll_sides(|side| inner.polls.poll(&mut inner.state, *slot, side, cx))
-        }))?;
+        let interest = ready!(self.polled.poll(interest, cx, None))?;
         Poll::Ready(Ok(ReadyGuard { fd: self, interest }))
     }
 
@@ -216,7 +260,7 @@ impl<T: AsFd> AsyncFd<T> {
         mut io: impl FnMut(&T) -> io::Result<R>,
     ) -> io::Result<R> {
         loop {
-            let mut guard = poll_fn(|cx| self.poll_ready(interest, cx)).await?;
+            let mut guard = self.ready(interest).await?;
             if let Ok(outcome) = guard.try_io(|fd| io(&fd.inner)) {
                 return outcome;
             }
@@ -234,7 +278,7 @@ impl<T: AsFd> AsyncFd<T> {
         mut io: impl FnMut(&mut T) -> io::Result<R>,
     ) -> io::Result<R> {
         loop {
-            poll_fn(|cx| self.poll_ready(interest, cx).map_ok(drop)).await?;
+            drop(self.ready(interest).await?);
             match self.try_io_mut(interest, &mut io) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 outcome => return outcome,

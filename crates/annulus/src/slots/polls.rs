@@ -95,7 +95,7 @@ impl Polls {
     }
 
     /// Returns `Ready` once the descriptor is ready, until the readiness is [cleared](Self::clear).
-    /// An event wakes every task that polled.
+    /// An event wakes every task that waits.
     ///
     /// # Errors
     /// The reason why the descriptor cannot be polled. Each failure is returned once.
@@ -104,6 +104,7 @@ impl Polls {
         state: &mut LoopState,
         slot: u32,
         side: PollSide,
+        wait: Wait<'_>,
         cx: &Context<'_>,
     ) -> Poll<io::Result<()>> {
         let direction = self.0.get(slot).direction(side);
@@ -116,11 +117,23 @@ impl Polls {
             PollState::Idle | PollState::InFlight => {}
         }
         let DeferredDrops { wakes, drops, .. } = &mut state.deferred;
-        direction.waiters.wait(Wait::Polling, cx.waker(), wakes, drops);
+        direction.waiters.wait(wait, cx.waker(), wakes, drops);
         if direction.state == PollState::Idle {
             self.arm(state, slot, side);
         }
         Poll::Pending
+    }
+
+    /// Removes a future that no longer waits. Readiness belongs to all waiters, so none of them has
+    /// to be notified instead.
+    pub(crate) fn leave(
+        &mut self,
+        state: &mut LoopState,
+        slot: u32,
+        side: PollSide,
+        wait: Wait<'_>,
+    ) {
+        self.0.get(slot).direction(side).waiters.leave(wait, &mut state.deferred.drops);
     }
 
     /// Clears readiness that has ended, so that the next wait polls again.
@@ -151,7 +164,7 @@ impl Polls {
             Ok(_) | Err(Errno::PERM) => PollState::Ready,
             Err(errno) => PollState::Failed(errno),
         };
-        direction.waiters.notify(1, &mut state.deferred.wakes);
+        direction.waiters.notify_all(&mut state.deferred.wakes);
         if poll.dropped {
             self.remove_unarmed(slot);
         } else if poll.is_wake && event.result == Err(Errno::NOMEM) {
@@ -177,7 +190,7 @@ impl Polls {
         for side in [PollSide::Readable, PollSide::Writable] {
             let token = self.token(slot, side);
             let direction = self.0.get(slot).direction(side);
-            direction.waiters.notify(1, &mut state.deferred.drops);
+            direction.waiters.notify_all(&mut state.deferred.drops);
             if direction.state == PollState::InFlight {
                 state.cancel(token);
             }

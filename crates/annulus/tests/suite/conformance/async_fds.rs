@@ -1,6 +1,6 @@
 //! Readiness of descriptors that other code reads and writes.
 
-use crate::common::pair;
+use crate::common::{pair, touch};
 use annulus::fs::File;
 use annulus::io::{AsyncFd, Interest};
 use annulus::sim::Sim;
@@ -19,6 +19,8 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Wake, Waker};
 use std::time::Duration;
 
 /// Returns an event counter that each read lowers by one.
@@ -406,4 +408,33 @@ fn a_simulation_waits_for_no_real_descriptor() {
     let mut runtime = annulus::Runtime::builder().kernel(Sim::builder(1).build()).build().unwrap();
     let error = runtime.block_on(async { counter().unwrap_err() });
     assert_eq!(error.kind(), ErrorKind::Unsupported);
+}
+
+pub(crate) async fn a_dropped_wait_keeps_no_waker() -> io::Result<()> {
+    struct Task;
+    impl Wake for Task {
+        fn wake(self: Arc<Self>) {}
+    }
+    let (one, mut other) = real_pair()?;
+    let one = AsyncFd::new(one)?;
+    let task = Arc::new(Task);
+    for interest in [Interest::READABLE, Interest::READABLE | Interest::WRITABLE] {
+        if interest.is_writable() {
+            // Fills the socket.
+            while one.get_ref().write(&[0; 4096]).is_ok() {}
+        }
+        let mut wait = Box::pin(one.ready(interest));
+        let waker = Waker::from(task.clone());
+        assert!(wait.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+        drop((wait, waker));
+        yield_now().await;
+        assert_eq!(Arc::strong_count(&task), 1, "{interest:?}");
+    }
+    // The other waits are still woken.
+    let (early, late) = (one.readable(), one.readable());
+    let (mut early, mut late) = (Box::pin(early), Box::pin(late));
+    assert!(touch(early.as_mut()).is_none() && touch(late.as_mut()).is_none());
+    drop(early);
+    other.write_all(b"x")?;
+    late.await.map(drop)
 }

@@ -398,6 +398,7 @@ linux_suite! {
     async_fds::a_stream_receives_while_its_descriptor_is_polled;
     async_fds::a_replaced_descriptor_is_closed_and_affects_no_other;
     async_fds::dropped_waits_leave_nothing;
+    async_fds::a_dropped_wait_keeps_no_waker;
     async_fds::an_always_ready_descriptor_lets_other_tasks_run;
     async_fds::a_regular_file_is_refused_and_a_device_is_always_ready;
     async_fds::timers_and_pipes_are_awaited;
