@@ -30,6 +30,9 @@ use std::{fmt, io};
 /// Maximum number of times that an entry may change from a directory to something else while it is
 /// being removed.
 const MAX_REPLACEMENTS: u32 = 16;
+/// Maximum number of further passes over the entries of a directory that is not empty after a pass
+/// that has removed entries.
+const MAX_PASSES: u32 = 16;
 /// Maximum length of a path in bytes, including the terminating zero.
 const PATH_MAX: usize = 4096;
 
@@ -135,7 +138,8 @@ impl Dir {
     /// # Errors
     /// `NotFound`, `IsADirectory`, ….
     pub async fn remove_file(&self, path: impl AsRef<Path>) -> io::Result<()> {
-        self.change("removing", path.as_ref(), PathChange::Remove { directory: false }).await
+        let path = path.as_ref();
+        self.change("removing", path, path, PathChange::Remove { directory: false }).await
     }
 
     /// Removes an empty directory.
@@ -143,32 +147,33 @@ impl Dir {
     /// # Errors
     /// `NotFound`, `NotADirectory`, `DirectoryNotEmpty`, ….
     pub async fn remove_dir(&self, path: impl AsRef<Path>) -> io::Result<()> {
-        self.change("removing", path.as_ref(), PathChange::Remove { directory: true }).await
+        let path = path.as_ref();
+        self.change("removing", path, path, PathChange::Remove { directory: true }).await
     }
 
     /// Removes a directory with everything in it. Symbolic links, including the path itself, are
     /// removed and not followed, even if other processes change them in the meantime. Entries that
-    /// others remove at the same time count as removed. The removal holds a descriptor per level,
-    /// so it fails for trees deeper than the process's descriptor limit.
+    /// others remove at the same time count as removed, and entries that they add are removed too,
+    /// unless they keep adding some. The removal holds a descriptor per level, so it fails for trees
+    /// deeper than the process's descriptor limit.
     ///
     /// Slashes and `/.` at the end of the path are ignored, because with them the system would
     /// follow a link: `link/` removes the link.
     ///
     /// # Errors
-    /// `NotFound` if nothing existed at the path; otherwise the first error. Part of the tree may
-    /// then have been removed already.
+    /// `NotFound` if nothing existed at the path; otherwise the first error, with the path of the
+    /// entry. Part of the tree may then have been removed already.
     pub async fn remove_dir_all(&self, path: impl AsRef<Path>) -> io::Result<()> {
         // Components have neither slashes nor `.` at the end.
         let path = path.as_ref().components().as_path();
         match self.open_with(path, OFlags::NOFOLLOW).await {
-            Ok(root) => root.remove_content().await?,
+            Ok(root) => self.remove_tree(path, root).await,
             Err(error) => {
                 let known = self.symlink_metadata(path).await;
                 let is_link = known.is_ok_and(|known| known.is_symlink());
-                return if is_link { gone(self.remove_file(path).await) } else { Err(error) };
+                if is_link { gone(self.remove_file(path).await) } else { Err(error) }
             }
         }
-        gone(self.remove_dir(path).await)
     }
 
     /// Creates a directory with permissions 0o777 before the process's umask is applied.
@@ -180,7 +185,7 @@ impl Dir {
     }
 
     pub(super) async fn make_dir(&self, path: &Path, mode: u32) -> io::Result<()> {
-        self.change("creating the directory", path, PathChange::MakeDir { mode }).await
+        self.change("creating the directory", path, path, PathChange::MakeDir { mode }).await
     }
 
     /// Creates a directory and its missing parents. An existing directory is not an error.
@@ -288,8 +293,8 @@ impl Dir {
         path: impl AsRef<Path>,
         permissions: Permissions,
     ) -> io::Result<()> {
-        let mode = permissions.mode() & 0o7777;
-        self.change("setting permissions of", path.as_ref(), PathChange::SetMode { mode }).await
+        let (path, mode) = (path.as_ref(), permissions.mode() & 0o7777);
+        self.change("setting permissions of", path, path, PathChange::SetMode { mode }).await
     }
 
     /// Returns the entries of a directory, in no particular order.
@@ -302,35 +307,50 @@ impl Dir {
         Ok(ReadDir::new(dir, path.to_owned()))
     }
 
-    /// Removes everything in an open directory. Not recursive, so that deep trees do not overflow
-    /// the stack. Other processes may remove or replace entries at any time.
-    async fn remove_content(self) -> io::Result<()> {
-        let mut stack = vec![(ReadDir::new(self, PathBuf::new()), PathBuf::new())];
-        while let Some((entries, _)) = stack.last_mut() {
-            let Some(entry) = entries.next_entry().await? else {
-                let (_, name) = stack.pop().expect("the stack of directories is empty");
-                if let Some((parent, _)) = stack.last() {
-                    gone(parent.dir().remove_dir(&name).await)?;
+    /// Removes the directory at a path, which is open, with everything in it. Not recursive, so
+    /// that deep trees do not overflow the stack. Other processes may add, remove or replace
+    /// entries at any time.
+    async fn remove_tree(&self, path: &Path, root: Self) -> io::Result<()> {
+        let mut stack = vec![Level::new(root, path.to_owned(), path.to_owned())];
+        while let Some(level) = stack.last_mut() {
+            if let Some(entry) = level.entries.next_entry().await? {
+                level.has_removed = true;
+                let (name, shown) = (PathBuf::from(entry.file_name()), entry.path());
+                if let Some(dir) = level.entries.dir().remove_or_open(&name, &shown).await? {
+                    stack.push(Level::new(dir, name, shown));
                 }
                 continue;
-            };
-            let name = PathBuf::from(entry.file_name());
-            if let Some(dir) = entries.dir().remove_or_open(&name).await? {
-                stack.push((ReadDir::new(dir, PathBuf::new()), name));
+            }
+            let Level { entries, name, has_removed, passes } =
+                stack.pop().expect("the stack of directories is empty");
+            let (parent, shown) =
+                (stack.last().map_or(self, |parent| parent.entries.dir()), entries.into_path());
+            let what = PathChange::Remove { directory: true };
+            match gone(parent.change("removing", &name, &shown, what).await) {
+                // Entries have been added since, or the file system has left some out: those with
+                // numbered entries do, because the removal of one renumbers the others.
+                Err(error) if is_not_empty(&error) && has_removed && passes < MAX_PASSES => {
+                    if let Some(dir) = parent.remove_or_open(&name, &shown).await? {
+                        let passes = passes + 1;
+                        stack.push(Level { passes, ..Level::new(dir, name, shown) });
+                    }
+                }
+                removed => removed?,
             }
         }
         Ok(())
     }
 
-    /// Removes an entry, or opens it if it is a directory.
-    async fn remove_or_open(&self, name: &Path) -> io::Result<Option<Self>> {
+    /// Removes an entry, or opens it if it is a directory. Errors show the path `shown`.
+    async fn remove_or_open(&self, name: &Path, shown: &Path) -> io::Result<Option<Self>> {
         let mut tries = MAX_REPLACEMENTS;
         loop {
-            match gone(self.remove_file(name).await) {
+            let what = PathChange::Remove { directory: false };
+            match gone(self.change("removing", name, shown, what).await) {
                 Err(error) if error.kind() == io::ErrorKind::IsADirectory => {}
                 removed => return removed.map(|()| None),
             }
-            match self.open_with(name, OFlags::NOFOLLOW).await {
+            match self.open_shown(name, shown, OFlags::NOFOLLOW).await {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
                 // A file or a symbolic link has replaced the directory.
                 Err(error) if is_no_directory(&error) && tries > 0 => tries -= 1,
@@ -363,9 +383,15 @@ impl Dir {
     }
 
     async fn open_with(&self, path: &Path, flags: OFlags) -> io::Result<Self> {
+        self.open_shown(path, path, flags).await
+    }
+
+    /// Opens a directory. Errors show the path `shown`.
+    async fn open_shown(&self, path: &Path, shown: &Path, flags: OFlags) -> io::Result<Self> {
         let flags = flags | OFlags::DIRECTORY;
         let options = OpenOptions::new().read(true).custom_flags(flags.bits() as i32);
-        let open = options.open_in(self, path).await?.open;
+        let opened = options.try_open_in(self, path).await;
+        let open = opened.map_err(|error| options.wrong(shown, error))?.open;
         Ok(Self { core: self.core.clone(), open: Some(open) })
     }
 
@@ -388,7 +414,14 @@ impl Dir {
         .map_err(wrong)
     }
 
-    async fn change(&self, doing: &str, path: &Path, what: PathChange) -> io::Result<()> {
+    /// Changes the entry at a path. Errors show the path `shown`.
+    async fn change(
+        &self,
+        doing: &str,
+        path: &Path,
+        shown: &Path,
+        what: PathChange,
+    ) -> io::Result<()> {
         consume_budget().await;
         let args = Change { path: c_path(path)?, what };
         let mut site = self.site_at(Class::Modify, path).await;
@@ -397,7 +430,7 @@ impl Dir {
             site.group = self.locate_behind(path).group();
         }
         let (answer, _) = site.make(args).await;
-        answer.map(drop).map_err(|error| about(doing, path, error))
+        answer.map(drop).map_err(|error| about(doing, shown, error))
     }
 
     async fn change_two(
@@ -420,6 +453,27 @@ impl Dir {
         let (answer, _) = site.make(args).await;
         answer.map(drop).map_err(|error| about_two(what.words(), from, to, error))
     }
+}
+
+/// A directory whose content is being removed.
+struct Level {
+    entries: ReadDir,
+    /// The name in the parent directory, or the path of the root.
+    name: PathBuf,
+    /// Whether this pass over the entries has found any.
+    has_removed: bool,
+    /// Number of earlier passes.
+    passes: u32,
+}
+
+impl Level {
+    fn new(dir: Dir, name: PathBuf, shown: PathBuf) -> Self {
+        Self { entries: ReadDir::new(dir, shown), name, has_removed: false, passes: 0 }
+    }
+}
+
+fn is_not_empty(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::DirectoryNotEmpty
 }
 
 /// Treats `NotFound` as success, because another process may have removed the entry.

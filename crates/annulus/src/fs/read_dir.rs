@@ -159,6 +159,10 @@ impl ReadDir {
         &self.dir
     }
 
+    pub(super) fn into_path(self) -> PathBuf {
+        self.path
+    }
+
     /// Reads more entries. Returns false at the end.
     async fn fetch(&mut self) -> io::Result<bool> {
         let mut entries = std::mem::take(&mut self.entries);

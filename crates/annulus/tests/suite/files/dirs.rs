@@ -1,8 +1,13 @@
 //! Directories.
 
+use crate::common::run_on;
 use crate::files::mode::everywhere;
 use crate::files::place::Place;
-use annulus::fs::{self, Dir, EntryKind, OpenOptions};
+use annulus::fs::{self, Dir, EntryKind, OpenOptions, Policy};
+use annulus::task::yield_now;
+use annulus::{Runtime, spawn};
+use annulus_skip::skip;
+use rustix::fs::{IFlags, ioctl_getflags, ioctl_setflags};
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -153,6 +158,53 @@ fn removers_of_the_same_tree_all_succeed() {
             assert!(!root.exists());
         }
         Ok(())
+    });
+}
+
+#[test]
+fn entries_added_during_a_removal_are_removed() {
+    // Both tasks run in turns: one operation of the removal, one new entry.
+    let builder = Runtime::builder().task_budget(1).file_policy(Policy::Inline);
+    run_on(builder, async {
+        let root = std::env::temp_dir().join(format!("annulus-added-{}", std::process::id()));
+        std::fs::create_dir_all(root.join("deep"))?;
+        std::fs::write(root.join("deep/early"), "")?;
+        let place = root.clone();
+        let adding = spawn(async move {
+            let mut added = 0;
+            while added < 3 {
+                let is_emptied = !place.join("deep/early").exists();
+                if is_emptied && std::fs::write(place.join(format!("deep/{added}")), "").is_ok() {
+                    added += 1;
+                }
+                yield_now().await;
+            }
+        });
+        fs::remove_dir_all(&root).await?;
+        assert!(!root.exists());
+        adding.abort();
+        Ok(())
+    });
+}
+
+#[test]
+fn an_entry_that_cannot_be_removed_is_named_with_its_path() {
+    everywhere(|place| async move {
+        let deep = place.join("tree/deep/deeper");
+        std::fs::create_dir_all(&deep)?;
+        std::fs::write(deep.join("file"), "")?;
+        // Root may remove entries of a read-only directory, but no immutable ones.
+        let opened = std::fs::File::open(deep.join("file"))?;
+        let flags = ioctl_getflags(&opened).unwrap_or(IFlags::empty());
+        if ioctl_setflags(&opened, flags | IFlags::IMMUTABLE).is_err() {
+            skip!("no file can be made immutable here");
+            return Ok(());
+        }
+        let error = fs::remove_dir_all(place.join("tree")).await.unwrap_err();
+        ioctl_setflags(&opened, flags)?;
+        let shown = format!("removing `{}`", deep.join("file").display());
+        assert!(error.to_string().contains(&shown), "{error}");
+        fs::remove_dir_all(place.join("tree")).await
     });
 }
 
