@@ -542,7 +542,7 @@ mod tests {
     }
 
     /// Submits a call that locks the given file, marked as a call that may hang.
-    fn submit_hanging(workers: &Workers, group: u64, slot: u32, lock: &std::fs::File) {
+    pub(super) fn submit_hanging(workers: &Workers, group: u64, slot: u32, lock: &std::fs::File) {
         let call = FileCall::Lock { fd: lock.as_raw_fd(), operation: 2 };
         // SAFETY: each test keeps its files open as long as calls may use them.
         let job = unsafe { FileJob::new(token(slot), call) };
@@ -551,7 +551,7 @@ mod tests {
 
     /// Opens a file twice: the first returned handle holds its lock, and a lock call on the second
     /// waits.
-    fn held_lock(name: &str) -> (std::fs::File, std::fs::File) {
+    pub(super) fn held_lock(name: &str) -> (std::fs::File, std::fs::File) {
         let path = std::env::temp_dir().join(format!("annulus-{name}-{}", std::process::id()));
         let held = std::fs::File::create(&path).unwrap();
         rustix::fs::flock(&held, FlockOperation::LockExclusive).unwrap();

@@ -44,6 +44,9 @@ pub(super) struct IsolatedCalls {
     alive: usize,
     /// Number of threads that wait for a call and have not been woken.
     idle: usize,
+    /// Number of threads that have been woken and still have to note it. A condition variable may
+    /// wake more threads than it was asked to.
+    woken: usize,
 }
 
 impl IsolatedCalls {
@@ -161,6 +164,7 @@ impl WorkerThreads {
         let mut state = self.state();
         if state.isolated.idle > 0 && !state.isolated.ready.is_empty() {
             state.isolated.idle -= 1;
+            state.isolated.woken += 1;
             drop(state);
             self.isolated_work.notify_one();
         }
@@ -201,7 +205,37 @@ impl WorkerThreads {
                 return None;
             }
             state.isolated.idle += 1;
-            state = self.isolated_work.wait(state).unwrap_or_else(PoisonError::into_inner);
+            while state.isolated.woken == 0 && !state.closed {
+                state = self.isolated_work.wait(state).unwrap_or_else(PoisonError::into_inner);
+            }
+            state.isolated.woken = state.isolated.woken.saturating_sub(1);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{held_lock, submit_hanging, wait_for};
+    use super::*;
+    use std::thread;
+
+    /// Two calls would be left to a thread that is counted twice, and the second one would wait for
+    /// the first, which may hang.
+    #[test]
+    fn a_thread_that_wakes_without_a_call_is_not_counted_twice() {
+        let workers = Workers::new().unwrap();
+        let (held, wanted) = held_lock("counted");
+        drop(held);
+        submit_hanging(&workers, 7, 0, &wanted);
+        wait_for(&workers, 1);
+        while workers.0.state().isolated.idle == 0 {
+            thread::yield_now();
+        }
+        for _ in 0..1000 {
+            workers.0.isolated_work.notify_all();
+            thread::yield_now();
+            let state = workers.0.state();
+            assert_eq!((state.isolated.alive, state.isolated.idle), (1, 1));
         }
     }
 }
