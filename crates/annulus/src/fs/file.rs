@@ -518,8 +518,9 @@ impl File {
     ///
     /// The drop unlocks before it closes the descriptor. Otherwise, a child that another thread has
     /// just forked would keep the lock until it executes its program, because it also holds the
-    /// descriptor. If the descriptor has been exposed (`AsFd`), the drop does not unlock, because
-    /// the program may have duplicated it to keep the lock.
+    /// descriptor. If the descriptor has been exposed (`AsFd`) or comes from other code
+    /// ([`from_std`](Self::from_std)), the drop does not unlock, because a duplicate may keep the
+    /// lock.
     ///
     /// No event reports that another process has released its lock, so this retries at intervals of
     /// at most 64 ms without blocking a thread. If the future is dropped while an attempt is in

@@ -54,7 +54,7 @@ pub(crate) struct OpenFile {
     pub(super) may_be_locked: Cell<bool>,
     /// The lock that was taken last, unless it has been released or lost since.
     pub(super) held_lock: Cell<Option<Lock>>,
-    /// Whether the descriptor has been exposed to the program, which may have duplicated it.
+    /// Whether other code has had the descriptor, and may have duplicated it.
     pub(super) was_exposed: Cell<bool>,
 }
 
@@ -483,6 +483,8 @@ impl TryFrom<OwnedFd> for File {
         let place = core.inline_policy.place_of_file(fd);
         let policy = core.inline_policy.default;
         let open = OpenFile::new(core, fd, place.group());
+        // Other code may have duplicates, and share a lock through them.
+        open.was_exposed.set(true);
         Ok(Self::new(open, place.device(), flags, policy))
     }
 }

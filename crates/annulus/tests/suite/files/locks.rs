@@ -88,6 +88,20 @@ fn a_duplicate_of_an_exposed_descriptor_keeps_the_lock() {
 
 /// Linux releases a lock before it tries one of another kind.
 #[test]
+fn a_file_of_other_code_shares_its_lock() {
+    everywhere(|place| async move {
+        let path = place.join("locked");
+        let kept = std::fs::File::create(&path)?;
+        let file = File::from_std(kept.try_clone()?)?;
+        file.lock(Lock::Exclusive).await?;
+        drop(file);
+        assert!(is_locked(&path), "the drop has released the lock of a duplicate");
+        drop(kept);
+        Ok(())
+    });
+}
+
+#[test]
 fn a_refused_lock_leaves_the_lock_before_it() {
     everywhere(|place| async move {
         let path = place.join("file");
