@@ -316,7 +316,8 @@ pub async fn set_permissions(path: impl AsRef<Path>, permissions: Permissions) -
 /// the number of bytes.
 ///
 /// If possible, the kernel copies the bytes or makes both files share their blocks. Holes stay
-/// holes, as with `cp`. If the future is dropped, some of the bytes may have been copied.
+/// holes, as with `cp`. If the future is dropped, some of the bytes may have been copied. If the
+/// permissions of an existing file differ and may not be changed, its content stays.
 ///
 /// # Errors
 /// The errors of [`File::open`], [`File::create`] and [`File::write_at`], and `InvalidInput` if the
@@ -337,8 +338,11 @@ pub async fn copy(from: impl AsRef<Path>, to: impl AsRef<Path>) -> io::Result<u6
         return invalid("both paths are the same file");
     }
     if there.is_file() {
+        // Only the owner may change the permissions, so do that before the content is lost.
+        if there.permissions() != known.permissions() {
+            into.set_permissions(known.permissions()).await.map_err(failed)?;
+        }
         into.set_len(0).await.map_err(failed)?;
-        into.set_permissions(known.permissions()).await.map_err(failed)?;
     }
     source.copy_to(&into).await.map_err(failed)
 }

@@ -8,7 +8,8 @@ use crate::files::mode::{Mode, everywhere};
 use annulus::fs::{self, File, Policy};
 use annulus::io::{copy, copy_at_most, copy_bidirectional, copy_range};
 use annulus::{Runtime, spawn};
-use std::io;
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
 
 /// The error codes with which calls are refused. 0 is not an error: the call does nothing and
 /// returns 0.
@@ -46,6 +47,28 @@ fn files_are_copied_whatever_copy_file_range_returns() {
             Ok(())
         });
     }
+}
+
+/// Only the owner of a file may change its permissions.
+#[test]
+fn a_copy_that_may_not_change_permissions_loses_nothing() {
+    if !rerun::is_alone(rerun!(a_copy_that_may_not_change_permissions_loses_nothing)) {
+        return;
+    }
+    deny(libc::SYS_fchmod, libc::EPERM);
+    everywhere(|place| async move {
+        for (name, mode) in [("from", 0o640), ("same", 0o640), ("other", 0o600)] {
+            let mut options = std::fs::OpenOptions::new();
+            let file = options.write(true).create_new(true).mode(mode).open(place.join(name));
+            file?.write_all(name.as_bytes())?;
+        }
+        assert_eq!(fs::copy(place.join("from"), place.join("same")).await?, 4);
+        assert_eq!(std::fs::read(place.join("same"))?, b"from");
+        let error = fs::copy(place.join("from"), place.join("other")).await.unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::PermissionDenied);
+        assert_eq!(std::fs::read(place.join("other"))?, b"other");
+        Ok(())
+    });
 }
 
 #[test]
