@@ -49,7 +49,7 @@ named!(Spread, "way to distribute connections", {
 });
 
 /// A listening port for several shards. It is bound before the shards start, and each shard opens
-/// it once.
+/// it once. No shard may leave that out: connections that are meant for it wait until it does.
 #[derive(Debug)]
 pub struct ShardedListener {
     spread: Spread,
