@@ -121,8 +121,8 @@ impl File {
         let len = self.metadata().await?.len();
         // While a call at the cursor is in flight, asking for the position could block.
         let guard = self.wait_for_cursor_calls().await?;
-        // Pipes and terminals have no cursor.
-        let position = if self.has_cursor() { self.move_cursor(0)? } else { 0 };
+        // Pipes, terminals and some files of the kernel have no cursor. The size is only a hint.
+        let position = self.move_cursor(0).unwrap_or(0);
         drop(guard);
         let len = usize::try_from(len.saturating_sub(position)).map_err(|_| too_large())?;
         buf.try_reserve_exact(len.saturating_add(SPARE_BYTES)).map_err(|_| too_large())

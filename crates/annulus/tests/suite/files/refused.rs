@@ -71,6 +71,21 @@ fn a_copy_that_may_not_change_permissions_loses_nothing() {
     });
 }
 
+/// Some files of the kernel, such as those of tracefs, are regular but have no position.
+#[test]
+fn a_file_without_a_position_is_read_to_the_end() {
+    if !rerun::is_alone(rerun!(a_file_without_a_position_is_read_to_the_end)) {
+        return;
+    }
+    deny_with(libc::SYS_lseek, libc::ESPIPE, 2, libc::SEEK_CUR as u32);
+    everywhere(|place| async move {
+        let text = pattern(100_000);
+        std::fs::write(place.join("from"), &text)?;
+        assert!(fs::read(place.join("from")).await? == text);
+        Ok(())
+    });
+}
+
 #[test]
 fn a_kernel_copy_of_zero_bytes_is_not_the_end() {
     if !rerun::is_alone(rerun!(a_kernel_copy_of_zero_bytes_is_not_the_end)) {
