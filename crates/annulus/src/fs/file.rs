@@ -410,6 +410,19 @@ impl File {
         self.open.take_error().map(|()| guard)
     }
 
+    /// Returns the offset of the cursor, once no call at the cursor is in flight. Returns `None` if
+    /// the file has no position, as some regular files of the kernel.
+    ///
+    /// # Errors
+    /// The error of a write whose future was dropped.
+    pub(crate) async fn position(&self) -> io::Result<Option<u64>> {
+        drop(self.wait_for_cursor_calls().await?);
+        match self.move_cursor(0) {
+            Err(error) if error.kind() == io::ErrorKind::NotSeekable => Ok(None),
+            position => position.map(Some),
+        }
+    }
+
     /// Moves the cursor by `by` bytes and returns its new offset. The call is made inline, because
     /// it does not touch the device.
     pub(crate) fn move_cursor(&self, by: i64) -> io::Result<u64> {

@@ -119,11 +119,7 @@ impl File {
     /// Reserves space for the part of the file after the cursor.
     async fn reserve_rest(&self, buf: &mut Vec<u8>) -> io::Result<()> {
         let len = self.metadata().await?.len();
-        // While a call at the cursor is in flight, asking for the position could block.
-        let guard = self.wait_for_cursor_calls().await?;
-        // Pipes, terminals and some files of the kernel have no cursor. The size is only a hint.
-        let position = self.move_cursor(0).unwrap_or(0);
-        drop(guard);
+        let position = self.position().await?.unwrap_or(0);
         let len = usize::try_from(len.saturating_sub(position)).map_err(|_| too_large())?;
         buf.try_reserve_exact(len.saturating_add(SPARE_BYTES)).map_err(|_| too_large())
     }

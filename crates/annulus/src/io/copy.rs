@@ -99,10 +99,15 @@ pub async fn copy_at_most(
     if at_offsets
         && let (Some(from), Some(to)) = (from.settled_file().await?, to.settled_file().await?)
     {
-        return between_files(from, to, limit).await;
+        return match from.position().await? {
+            Some(start) => between_files(from, start, to, limit).await,
+            None => in_order(from, Sink::File(to), limit).await,
+        };
     }
     match (from, to) {
-        (Source::File(from), Sink::File(to)) if from.has_cursor() && to.has_cursor() => {
+        (Source::File(from), Sink::File(to))
+            if from.has_cursor() && to.has_cursor() && from.position().await?.is_some() =>
+        {
             append(from, to, limit).await
         }
         (Source::File(from), Sink::File(to)) => in_order(from, Sink::File(to), limit).await,
@@ -112,8 +117,9 @@ pub async fn copy_at_most(
         (Source::Recv(from), Sink::File(to)) => to_file(from, to, limit).await,
         (Source::Recv(from), Sink::Send(to)) => between_streams(from, to, limit).await,
         (Source::File(from), Sink::Send(to)) => {
-            drop(from.wait_for_cursor_calls().await?);
-            let start = from.move_cursor(0)?;
+            let Some(start) = from.position().await? else {
+                return in_order(from, Sink::Send(to), limit).await;
+            };
             let moved = |count| from.move_cursor(count as i64).map(drop);
             send_part(from, start, limit, to, moved).await
         }
@@ -184,8 +190,8 @@ async fn send_part(
     }
 }
 
-async fn between_files(from: &File, to: &File, limit: u64) -> io::Result<u64> {
-    let (start, there) = (from.move_cursor(0)?, to.move_cursor(0)?);
+async fn between_files(from: &File, start: u64, to: &File, limit: u64) -> io::Result<u64> {
+    let there = to.move_cursor(0)?;
     let mut copied = 0;
     let ended = from.copy_range_to(start, to, there, limit, &mut copied).await;
     from.move_cursor(copied as i64)?;

@@ -5,7 +5,7 @@ use crate::common::denied::{deny, deny_with, deny_without};
 use crate::common::rerun::{self, rerun};
 use crate::common::{pair, pattern, receive};
 use crate::files::mode::{Mode, everywhere};
-use annulus::fs::{self, File, Policy};
+use annulus::fs::{self, File, OpenOptions, Policy};
 use annulus::io::{copy, copy_at_most, copy_bidirectional, copy_range};
 use annulus::{Runtime, spawn};
 use std::io::{self, Write};
@@ -82,6 +82,16 @@ fn a_file_without_a_position_is_read_to_the_end() {
         let text = pattern(100_000);
         std::fs::write(place.join("from"), &text)?;
         assert!(fs::read(place.join("from")).await? == text);
+        let from = || File::open(place.join("from"));
+        let mut memory = Vec::new();
+        assert_eq!(copy(&mut from().await?, &mut memory).await?, 100_000);
+        assert!(memory == text);
+        for options in [OpenOptions::new().write(true), OpenOptions::new().append(true)] {
+            let mut to = options.create(true).open(place.join("to")).await?;
+            to.set_len(0).await?;
+            assert_eq!(copy_at_most(&mut from().await?, &mut to, 70_000).await?, 70_000);
+            assert!(std::fs::read(place.join("to"))? == text[..70_000]);
+        }
         Ok(())
     });
 }
