@@ -20,12 +20,12 @@ pub fn resize(pipe: BorrowedFd<'_>, bytes: usize) -> Result<usize> {
     fcntl_getpipe_size(pipe)
 }
 
-/// Moves at most `most` bytes from a socket into a pipe. Returns 0 at the end of the stream, or
-/// before anything other than plain bytes; a receive shows which.
+/// Moves at most `most` bytes from a socket into a pipe. Returns 0 at the end of the stream.
 ///
 /// # Errors
-/// `AGAIN` if there is nothing to read or the pipe is full; the socket's error, which is reported
-/// only once; `INVAL` if the socket does not support `splice`.
+/// `AGAIN` if there is nothing to read, the pipe is full, or an urgent byte comes next, which only
+/// a receive passes over; the socket's error, which is reported only once; `INVAL` if the socket
+/// does not support `splice`.
 pub fn fill(socket: Fd, pipe: BorrowedFd<'_>, most: usize) -> Result<usize> {
     let socket = Fd::borrow(socket);
     rustix::io::retry_on_intr(|| rustix::pipe::splice(socket, None, pipe, None, most, SPLICE_FLAGS))

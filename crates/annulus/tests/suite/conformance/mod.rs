@@ -305,6 +305,7 @@ mod splicing {
     splicing_suite! {
         splices::long_transfers_and_messages_take_turns, then splices::went_through_pipes;
         splices::unix_streams_go_through_pipes, then splices::went_through_pipes;
+        splices::bytes_after_an_urgent_byte_are_copied, then splices::went_through_pipes;
         splices::a_stream_is_copied_to_itself, then splices::went_through_pipes;
         splices::a_limit_is_exact, then splices::went_through_pipes;
         splices::copied_bytes_are_sent_by_a_dropped_stream, then splices::went_through_pipes;

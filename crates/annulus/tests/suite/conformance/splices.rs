@@ -11,6 +11,7 @@ use annulus::task::JoinHandle;
 use annulus::time::{sleep, timeout};
 use annulus_sim::Random;
 use futures_util::future::{Either, select, try_join};
+use rustix::net::SendFlags;
 use std::io;
 use std::pin::pin;
 use std::time::Duration;
@@ -19,6 +20,8 @@ use tokio::sync::oneshot;
 /// Bytes per transfer: enough that some arrive after the receives that were already armed, and go
 /// through a pipe.
 const LONG: usize = 2 << 20;
+/// Time after which a test gives up on bytes that do not arrive.
+const TIME_LIMIT: Duration = Duration::from_secs(10);
 
 /// Checks that bytes have gone through pipes.
 pub(crate) fn went_through_pipes(_: Mode, counters: &Counters) {
@@ -75,6 +78,20 @@ pub(crate) async fn unix_streams_go_through_pipes() -> io::Result<()> {
     assert!(client.recv().await?.is_none());
     drop(client);
     assert_eq!(copied.await.expect("the task panicked")?, (LONG as u64, LONG as u64));
+    Ok(())
+}
+
+/// An urgent byte is not part of the stream. `splice` stops before it, as if nothing had arrived.
+pub(crate) async fn bytes_after_an_urgent_byte_are_copied() -> io::Result<()> {
+    let ((mut client, near), (far, mut server)) = (pair().await?, pair().await?);
+    let copied = proxy(near, far);
+    pass(&mut client, &mut server, &pattern(LONG)).await?;
+    client.drain().await?;
+    rustix::net::send(&client, b"!", SendFlags::OOB)?;
+    let after = timeout(TIME_LIMIT, pass(&mut client, &mut server, b"after the urgent byte"));
+    after.await.expect("nothing was copied after the urgent byte")?;
+    drop((client, server));
+    copied.await.expect("the task panicked")?;
     Ok(())
 }
 

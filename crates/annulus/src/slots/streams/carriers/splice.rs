@@ -66,8 +66,7 @@ struct SpliceSource {
 /// The outcome of moving bytes from a source into a pipe.
 enum MoveOutcome {
     Bytes(usize),
-    /// Nothing was moved, because the source is empty or the outcome of the target's sends is not
-    /// known yet: poll again.
+    /// Nothing was moved, because the outcome of the target's sends is not known yet: poll again.
     Nothing,
     /// The pipe holds bytes: the source resumes once they have been sent.
     Later,
@@ -299,13 +298,14 @@ impl Streams {
     }
 }
 
-/// Maps the result of moving bytes into a pipe. Socket errors are kept, because a socket reports
-/// each error only once. If the call itself is refused, a receive takes over.
+/// Maps the result of moving bytes from a readable socket into a pipe. Socket errors are kept,
+/// because a socket reports each error only once. If the call itself is refused, a receive takes
+/// over. So it does after `AGAIN`: before an urgent mark the socket stays readable, so another poll
+/// would end at once, and the next call would move nothing either.
 fn outcome(moved: Result<usize, Errno>) -> MoveOutcome {
     match moved {
-        Ok(0) => MoveOutcome::ByReceive,
+        Ok(0) | Err(Errno::AGAIN) => MoveOutcome::ByReceive,
         Ok(count) => MoveOutcome::Bytes(count),
-        Err(Errno::AGAIN) => MoveOutcome::Nothing,
         Err(errno) if is_of_call(errno) => MoveOutcome::ByReceive,
         Err(errno) => MoveOutcome::Failed(errno),
     }
@@ -354,7 +354,7 @@ mod tests {
     fn socket_errors_end_the_stream_and_call_errors_do_not() {
         assert!(matches!(outcome(Ok(7)), MoveOutcome::Bytes(7)));
         assert!(matches!(outcome(Ok(0)), MoveOutcome::ByReceive));
-        assert!(matches!(outcome(Err(Errno::AGAIN)), MoveOutcome::Nothing));
+        assert!(matches!(outcome(Err(Errno::AGAIN)), MoveOutcome::ByReceive));
         for errno in [Errno::NOSYS, Errno::PERM, Errno::INVAL, Errno::OVERFLOW, Errno::XDEV] {
             assert!(matches!(outcome(Err(errno)), MoveOutcome::ByReceive));
         }
