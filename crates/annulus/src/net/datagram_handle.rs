@@ -201,6 +201,14 @@ impl DatagramHandle {
         Ok(())
     }
 
+    /// Makes receives large enough for datagrams that the kernel has coalesced.
+    pub(super) fn expect_coalesced(&self) -> io::Result<()> {
+        let inner = &mut *self.core.borrow()?;
+        let (socket, shared) = inner.datagrams.get(self.slot);
+        socket.expect_coalesced(shared, &mut inner.state);
+        Ok(())
+    }
+
     pub(super) fn dropped(&self) -> io::Result<u64> {
         let inner = &mut *self.core.borrow()?;
         inner.datagrams.get(self.slot).0.count_drops(&mut inner.state)

@@ -74,8 +74,12 @@ impl UdpSocket {
     pub(super) fn adopt(core: &Rc<Core>, socket: NewFd, is_v4: bool) -> io::Result<Self> {
         let format = if is_v4 { MessageFormat::INET } else { MessageFormat::INET6 };
         let peer = socket.with_fd(|kernel, fd| kernel.peer_address(fd)?.to_inet());
+        let coalesces = socket.query(SocketOption::Coalesce).is_ok_and(is_on);
         let this =
             Self::new(DatagramHandle::new(core, socket, format, DatagramSettings::default())?);
+        if coalesces {
+            this.handle.expect_coalesced()?;
+        }
         if let Ok(peer) = peer {
             this.peer_is_v4.set(goes_over_v4(peer.ip()));
             this.handle.set_connected()?;
@@ -442,9 +446,17 @@ impl UdpSocket {
     /// one. [`recv_datagram`](Self::recv_datagram) returns them together, with a
     /// [`segment_size`](Datagram::segment_size).
     ///
+    /// Coalesced datagrams together have up to 65,535 bytes, so from then on this replaces the
+    /// socket's [`max_datagram`](UdpOptions::max_datagram). If a buffer of
+    /// [`Builder::datagram_buffer_size`](crate::Builder::datagram_buffer_size) holds less, receives
+    /// use heap memory.
+    ///
     /// # Errors
     /// If the system refuses the change, or if the runtime has ended.
     pub fn set_coalescing(&self, on: bool) -> io::Result<()> {
+        if on {
+            self.handle.expect_coalesced()?;
+        }
         self.handle.set(SocketOption::Coalesce, on.into())
     }
 

@@ -16,7 +16,7 @@ use rustix::net::{self, AddressFamily, SendFlags, SocketType};
 use std::future::Future;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::SocketAddr as UnixAddress;
 use std::rc::Rc;
@@ -89,6 +89,23 @@ fn coalesced_datagrams_are_returned_one_by_one() {
         assert_eq!(coalesced.into_segments().count(), 13);
         Ok(())
     });
+}
+
+/// Other code may have turned coalescing on.
+#[test]
+fn coalesced_datagrams_of_an_adopted_socket_arrive_whole() {
+    for driver in [DriverChoice::Epoll, DriverChoice::Auto] {
+        run_on(Runtime::builder().driver(driver).datagram_buffer_size(4096), async {
+            let first = UdpSocket::bind("127.0.0.1:0")?;
+            first.set_coalescing(true)?;
+            let receiver = UdpSocket::try_from(first.as_fd().try_clone_to_owned()?)?;
+            drop(first);
+            let sender = UdpSocket::bind("127.0.0.1:0")?;
+            sender.send_segments(pattern(40_000), 1000, receiver.local_addr()?).await?;
+            assert_eq!(receiver.recv_datagram().await?.bytes.len(), 40_000);
+            Ok(())
+        });
+    }
 }
 
 #[test]

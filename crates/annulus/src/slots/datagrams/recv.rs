@@ -8,7 +8,9 @@
 #![allow(unsafe_code)]
 
 use super::received::plain_source;
-use super::{DatagramResources, DatagramSocket, Datagrams, ReceivedMessage, RecvMsgBuf};
+use super::{
+    DatagramResources, DatagramSocket, Datagrams, MAX_INET_BYTES, ReceivedMessage, RecvMsgBuf,
+};
 use crate::bytes::chunk::DeferredDrops;
 use crate::bytes::lease::Lease;
 use crate::slots::arming::{Arming, SHORT_OF_MEMORY_PAUSE, ends_operation_only};
@@ -49,6 +51,8 @@ pub(super) struct RecvState {
     rest: Option<Box<ReceivedMessage>>,
     /// An error that the next receive returns, once.
     error: Option<Errno>,
+    /// Whether a call that does not wait has found nothing since the last receive was armed.
+    is_asked: bool,
     /// The buffer of a single receive in flight.
     msg_buf: Option<Box<RecvMsgBuf>>,
     max_datagram: Option<usize>,
@@ -152,7 +156,7 @@ impl DatagramSocket {
         state: &mut LoopState,
     ) -> io::Result<ReceivedMessage> {
         let Some(outcome) = self.take_next(shared, state, true) else {
-            self.list_recv(shared);
+            self.ask(shared);
             return Err(io::ErrorKind::WouldBlock.into());
         };
         self.note_taken(state, Wait::Polling);
@@ -225,7 +229,7 @@ impl DatagramSocket {
         memory: &mut [u8],
     ) -> Option<io::Result<(usize, SocketAddr)>> {
         let Some(message) = self.next_message(shared, state) else {
-            self.list_recv(shared);
+            self.ask(shared);
             let errno = self.rx.error.take()?;
             return Some(Err(self.recv_failed(state, errno)));
         };
@@ -385,6 +389,12 @@ impl DatagramSocket {
         Ok(rx.drops)
     }
 
+    /// Lists an idle slot for a receive, which is armed even if no task waits.
+    fn ask(&mut self, shared: &mut DatagramResources) {
+        self.rx.is_asked = true;
+        self.list_recv(shared);
+    }
+
     /// Lists an idle slot for a receive.
     #[inline]
     fn list_recv(&mut self, shared: &mut DatagramResources) {
@@ -394,14 +404,36 @@ impl DatagramSocket {
         }
     }
 
+    /// Returns the number of payload bytes that fit into a pool buffer.
+    fn pool_space(&self, pool: &Pool) -> usize {
+        (pool.buffer_size() as usize).saturating_sub(self.format.layout.payload_at())
+    }
+
+    /// Makes receives large enough for datagrams that the kernel has coalesced, from now on: the
+    /// kernel may hold such datagrams even after coalescing has been turned off.
+    pub(crate) fn expect_coalesced(&mut self, shared: &DatagramResources, state: &mut LoopState) {
+        self.rx.max_datagram = Some(MAX_INET_BYTES);
+        let fit = shared.pool.as_ref().is_some_and(|pool| self.pool_space(pool) >= MAX_INET_BYTES);
+        match self.rx.arming {
+            Arming::Multishot if fit => {}
+            // The receive in flight has less space.
+            Arming::Multishot | Arming::Single => {
+                self.stop_recv(state);
+                state.driver.start_queued();
+            }
+            _ => {}
+        }
+    }
+
     fn arm(&mut self, pool: &Pool, state: &mut LoopState, has_buffers: bool) {
+        let fits = self.pool_space(pool);
         let (fd, format, rx) = (self.fd, self.format, &mut self.rx);
-        let fits = (pool.buffer_size() as usize).saturating_sub(format.layout.payload_at());
         let wanted = rx.max_datagram.unwrap_or(fits);
+        let is_asked = mem::take(&mut rx.is_asked) || !rx.waiters.is_empty();
         let op = if has_buffers && wanted <= fits {
             rx.arming = Arming::Multishot;
             MemoryOp::RecvMessages { fd, header: format.header() }
-        } else if rx.waiters.is_empty() {
+        } else if !is_asked {
             // No task waits: the next receive lists the slot again.
             rx.arming = Arming::Idle;
             return;

@@ -2,9 +2,10 @@
 
 use crate::common::{own_address, pattern, touch};
 use crate::conformance::mode::Mode;
-use annulus::net::{Transmit, UdpOptions, UdpSocket};
+use annulus::net::{Transmit, UdpOptions, UdpSocket, UnixOptions};
 use annulus::spawn;
 use annulus::stats::Counters;
+use annulus::task::yield_now;
 use annulus::time::{sleep, timeout};
 use std::future::poll_fn;
 use std::io::{self, ErrorKind};
@@ -545,5 +546,65 @@ pub(crate) async fn an_error_in_a_batch_comes_after_the_datagrams_before_it() ->
         }
     }
     assert_eq!((errors, lens), (1, vec![1, 2, 3, 4]));
+    Ok(())
+}
+
+/// Coalesced datagrams are larger than any of them.
+pub(crate) async fn coalesced_datagrams_larger_than_a_buffer_arrive_whole() -> io::Result<()> {
+    let sender = UdpSocket::bind("127.0.0.1:0")?;
+    for options in [UdpOptions::new(), UdpOptions::new().max_datagram(5000)] {
+        let receiver = options.bind("127.0.0.1:0")?;
+        let to = receiver.local_addr()?;
+        // A receive with a buffer for one datagram is in flight.
+        sender.send_to("first", to).await?;
+        assert_eq!(&*receiver.recv().await?, b"first");
+        assert!(touch(receiver.recv()).is_none());
+        yield_now().await;
+        receiver.set_coalescing(true)?;
+        let text = pattern(40_000);
+        for _ in 0..3 {
+            sender.send_segments(text.clone(), 1000, to).await?;
+            let mut got = Vec::new();
+            while got.len() < text.len() {
+                got.extend_from_slice(&receiver.recv().await?);
+            }
+            assert!(got == text);
+        }
+    }
+    Ok(())
+}
+
+/// Repeats a call that does not wait until it finds something.
+async fn retry<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    let found = async {
+        loop {
+            match call() {
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    sleep(Duration::from_millis(1)).await;
+                }
+                outcome => return outcome,
+            }
+        }
+    };
+    timeout(Duration::from_secs(10), found).await.expect("the call never found the datagram")
+}
+
+/// Datagrams that do not fit into a buffer are received into heap memory, one at a time.
+pub(crate) async fn calls_that_do_not_wait_find_large_datagrams() -> io::Result<()> {
+    let text = pattern(50_000);
+    let receiver = UdpOptions::new().max_datagram(60_000).bind("127.0.0.1:0")?;
+    let sender = UdpSocket::bind("127.0.0.1:0")?;
+    for _ in 0..3 {
+        sender.send_to(text.clone(), receiver.local_addr()?).await?;
+        let mut start = [0; 9];
+        assert_eq!(retry(|| receiver.try_peek_from(&mut start)).await?.0, 9);
+        assert_eq!(start, text[..9]);
+        assert!(*retry(|| receiver.try_recv_from()).await?.0 == *text);
+    }
+    let (one, other) = UnixOptions::new().max_datagram(60_000).datagram_pair()?;
+    for _ in 0..3 {
+        one.send(text.clone()).await?;
+        assert!(*retry(|| other.try_recv_from()).await?.0 == *text);
+    }
     Ok(())
 }

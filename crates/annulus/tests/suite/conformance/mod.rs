@@ -351,6 +351,8 @@ message_suite! {
     datagrams::peeked_datagrams_stay;
     datagrams::datagrams_are_received_in_batches;
     datagrams::an_error_in_a_batch_comes_after_the_datagrams_before_it, with |b| b.datagram_buffer_size(4096).datagram_buffer_count(64);
+    datagrams::coalesced_datagrams_larger_than_a_buffer_arrive_whole, with |b| b.datagram_buffer_size(4096).datagram_buffer_count(64);
+    datagrams::calls_that_do_not_wait_find_large_datagrams, with |b| b.datagram_buffer_size(4096).datagram_buffer_count(64);
     datagrams::datagrams_dropped_in_a_flood_are_counted;
     datagrams::tasks_that_poll_for_space_and_for_a_drain_are_woken, with small_bounds;
     datagrams::a_task_that_polled_once_consumes_no_wake;
