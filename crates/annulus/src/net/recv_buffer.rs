@@ -12,7 +12,7 @@ use std::task::{Context, Poll, ready};
 /// Bytes that were shown and not consumed. `recv` returns them before it receives from the stream.
 ///
 /// The box is allocated by the first call that needs it, and is then kept. A stream that is read
-/// only by `recv` has none.
+/// only by `recv` has none, unless it passes descriptors.
 #[derive(Default)]
 pub(crate) struct RecvBuffer(Option<Box<Unread>>);
 
@@ -64,6 +64,11 @@ const REPEAT_POLLS_PER_UNIT: u16 = 8;
 const MIN_COPY_AHEAD_BYTES: usize = 256;
 
 impl RecvBuffer {
+    /// Creates a buffer for a stream that passes descriptors.
+    pub(crate) fn of_messages() -> Self {
+        Self(Some(Box::default()))
+    }
+
     /// Returns the bytes that were shown, or the next bytes that the stream receives.
     #[inline]
     pub(crate) fn poll_recv(
@@ -71,7 +76,7 @@ impl RecvBuffer {
         stream: &StreamHandle,
         cx: &Context<'_>,
     ) -> Poll<io::Result<Option<Lease>>> {
-        // A stream that is read only by `recv` has no box.
+        // Usual streams that are read only by `recv` have no box.
         if self.0.is_none() {
             return stream.poll_recv(cx);
         }
@@ -85,7 +90,7 @@ impl RecvBuffer {
     ) -> Poll<io::Result<Option<Lease>>> {
         match self.take() {
             Some(lease) => Poll::Ready(Ok(Some(lease))),
-            None => stream.poll_message(cx, &mut Vec::new()),
+            None => stream.poll_bytes(cx),
         }
     }
 
@@ -144,7 +149,7 @@ impl RecvBuffer {
     ) -> io::Result<usize> {
         let unread = self.0.get_or_insert_default();
         if unread.first.is_none() && !memory.is_empty() {
-            unread.first = stream.try_recv()?;
+            unread.first = unread.try_more(stream)?;
         }
         let count = memory.len().min(unread.len());
         memory[..count].copy_from_slice(&self.shown()[..count]);
@@ -305,10 +310,22 @@ impl Unread {
         let mut descriptors = self.take_descriptors();
         let polled = stream.poll_message(cx, &mut descriptors);
         self.ended = matches!(polled, Poll::Ready(Ok(None) | Err(_)));
+        self.keep_descriptors(descriptors);
+        polled
+    }
+
+    /// Like [`poll_more`](Self::poll_more), but returns only bytes that earlier turns have received.
+    fn try_more(&mut self, stream: &StreamHandle) -> io::Result<Option<Lease>> {
+        let mut descriptors = self.take_descriptors();
+        let lease = stream.try_message(&mut descriptors);
+        self.keep_descriptors(descriptors);
+        lease
+    }
+
+    fn keep_descriptors(&mut self, descriptors: Vec<OwnedFd>) {
         if !descriptors.is_empty() {
             self.more.get_or_insert_default().descriptors = descriptors;
         }
-        polled
     }
 
     /// Counts a poll that receives nothing new. Returns `Pending` if the task has made too many of

@@ -102,6 +102,15 @@ impl StreamHandle {
         })
     }
 
+    /// Like [`poll_recv`](Self::poll_recv), but closes the descriptors that arrived with the bytes.
+    pub(crate) fn poll_bytes(&self, cx: &Context<'_>) -> Poll<io::Result<Option<Lease>>> {
+        self.poll_with(|stream, shared, state| {
+            let lease = ready!(stream.poll_recv(shared, state, cx))?;
+            stream.close_descriptors();
+            Poll::Ready(Ok(lease))
+        })
+    }
+
     /// Forwards to `to` the next `left` bytes that this stream receives, without waking a task. The
     /// next poll of a receive on this stream ends the forwarding. Does nothing if received bytes
     /// are waiting or one of the streams cannot be linked. `link` must be `None`, or the link of an
@@ -117,11 +126,24 @@ impl StreamHandle {
     }
 
     /// Returns bytes that earlier turns have received, or `WouldBlock` if nothing has been
-    /// received.
+    /// received. Closes the descriptors that arrived with the bytes.
     pub(crate) fn try_recv(&self) -> io::Result<Option<Lease>> {
-        let inner = &mut *self.core.borrow_running()?;
-        let (stream, shared) = inner.streams.get(self.slot);
-        stream.try_recv(shared, &mut inner.state)
+        self.with_stream(|stream, shared, state| {
+            let lease = stream.try_recv(shared, state)?;
+            stream.close_descriptors();
+            Ok(lease)
+        })
+    }
+
+    /// Like [`try_recv`](Self::try_recv), but appends the descriptors that arrived with the bytes to
+    /// `descriptors`.
+    pub(crate) fn try_message(&self, descriptors: &mut Vec<OwnedFd>) -> io::Result<Option<Lease>> {
+        self.with_stream(|stream, shared, state| {
+            stream.check_descriptors()?;
+            let lease = stream.try_recv(shared, state)?;
+            stream.take_descriptors(descriptors);
+            Ok(lease)
+        })
     }
 
     #[inline]

@@ -102,10 +102,10 @@ impl UnixListener {
     }
 
     fn adopt(&self, handle: StreamHandle) -> io::Result<Option<(UnixStream, SocketAddr)>> {
-        if self.descriptors {
-            handle.pass_descriptors()?;
-        }
-        let stream = UnixStream::new(handle);
+        let stream = match self.descriptors {
+            true => UnixStream::passing_descriptors(handle)?,
+            false => UnixStream::new(handle),
+        };
         let peer = stream.peer_addr()?;
         Ok(Some((stream, peer)))
     }

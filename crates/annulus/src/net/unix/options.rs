@@ -89,6 +89,10 @@ impl UnixOptions {
     /// default, the kernel closes descriptors that a peer sends, before they count against this
     /// process's limit. A stream that passes descriptors receives one message at a time into heap
     /// memory, so that it knows which bytes the descriptors arrived with.
+    ///
+    /// [`recv_with_descriptors`](UnixStream::recv_with_descriptors) and
+    /// [`recv_message`](UnixDatagram::recv_message) return them. All other ways to take the bytes
+    /// close their descriptors, once the last of these bytes has been taken.
     pub fn descriptors(mut self, on: bool) -> Self {
         self.descriptors = on;
         self
@@ -266,7 +270,7 @@ impl UnixOptions {
     fn stream(&self, core: &Rc<Core>, socket: NewFd) -> io::Result<UnixStream> {
         let handle = StreamHandle::new(core.clone(), socket, None)?;
         if self.descriptors {
-            handle.pass_descriptors()?;
+            return UnixStream::passing_descriptors(handle);
         }
         Ok(UnixStream::new(handle))
     }

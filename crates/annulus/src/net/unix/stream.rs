@@ -72,6 +72,12 @@ impl UnixStream {
         Self { handle, unread: RecvBuffer::default() }
     }
 
+    /// Creates a stream that passes descriptors with its bytes.
+    pub(super) fn passing_descriptors(handle: StreamHandle) -> io::Result<Self> {
+        handle.pass_descriptors()?;
+        Ok(Self { handle, unread: RecvBuffer::of_messages() })
+    }
+
     const FAMILY: Family = Family::Unix;
 
     pub(crate) fn source_handle(&self) -> &StreamHandle {

@@ -283,6 +283,19 @@ pub(crate) async fn descriptors_of_shown_bytes_stay() -> io::Result<()> {
     Ok(())
 }
 
+pub(crate) async fn descriptors_stay_with_partly_read_bytes() -> io::Result<()> {
+    let (mut one, mut other) = UnixOptions::new().descriptors(true).pair()?;
+    let null = std::fs::File::open("/dev/null")?;
+    one.send_with_descriptors("abc", vec![null.into()]).await?;
+    other.readable().await?;
+    let mut bytes = [0; 1];
+    assert_eq!((other.try_read(&mut bytes)?, bytes), (1, *b"a"));
+    let (bytes, descriptors) =
+        other.recv_with_descriptors().await?.expect("the stream ended too early");
+    assert_eq!((&*bytes, descriptors.len()), (&b"bc"[..], 1));
+    Ok(())
+}
+
 /// Dropping a peek that waits changes nothing: each message arrives with its own descriptors, or is
 /// taken without them.
 pub(crate) async fn descriptors_stay_with_their_bytes_if_a_peek_is_dropped() -> io::Result<()> {

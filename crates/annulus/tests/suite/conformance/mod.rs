@@ -411,6 +411,7 @@ linux_suite! {
     async_fds::packets_of_a_connection_keep_their_ends;
     options::sockets_are_bound_to_an_interface;
     buffered::descriptors_of_shown_bytes_stay;
+    buffered::descriptors_stay_with_partly_read_bytes;
     buffered::descriptors_stay_with_their_bytes_if_a_peek_is_dropped;
     unix::each_end_knows_the_process_of_the_other;
     leftovers::abandoned_descriptors_and_pipes_leak_nothing;
@@ -419,6 +420,7 @@ linux_suite! {
     unix::bytes_after_a_descriptor_are_received;
     unix::datagrams_pass_descriptors;
     unix::descriptors_that_are_not_taken_are_closed;
+    unix::descriptors_of_bytes_taken_without_them_are_closed_at_once;
     unix::datagrams_carry_no_descriptors_unless_enabled;
     unix::descriptors_of_processes_are_closed;
 }

@@ -2,6 +2,7 @@
 #![allow(unsafe_code)]
 
 use crate::common::{pattern, receive};
+use annulus::io::AsyncRecv;
 use annulus::net::{UnixDatagram, UnixListener, UnixOptions, UnixStream};
 use annulus::spawn;
 use annulus::time::timeout;
@@ -482,6 +483,30 @@ pub(crate) async fn descriptors_that_are_not_taken_are_closed() -> io::Result<()
     drop((one, other, datagrams, reader, passing, simple));
     for (n, reader) in readers.iter().enumerate() {
         assert!(closes(reader).await, "descriptor {n} was leaked");
+    }
+    Ok(())
+}
+
+/// The stream stays open, and nothing else arrives on it.
+pub(crate) async fn descriptors_of_bytes_taken_without_them_are_closed_at_once() -> io::Result<()> {
+    let (mut one, mut other) = UnixOptions::new().descriptors(true).pair()?;
+    for way in 0..4 {
+        let (reader, writer) = pipe()?;
+        one.send_with_descriptors("ab", vec![writer.into()]).await?;
+        let mut bytes = [0; 2];
+        match way {
+            0 => assert_eq!(other.recv().await?.as_deref(), Some(&b"ab"[..])),
+            1 => {
+                other.readable().await?;
+                assert_eq!(other.try_recv()?.as_deref(), Some(&b"ab"[..]));
+            }
+            2 => {
+                other.readable().await?;
+                assert_eq!(other.try_read(&mut bytes)?, 2);
+            }
+            _ => assert_eq!(other.read(&mut bytes).await?, 2),
+        }
+        assert!(closes(&reader).await, "the descriptor stays open after way {way}");
     }
     Ok(())
 }

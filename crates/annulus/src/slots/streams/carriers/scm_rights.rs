@@ -58,6 +58,14 @@ impl Stream {
         }
     }
 
+    /// Closes the descriptors that arrived with the bytes received last, which were taken without
+    /// them.
+    pub(crate) fn close_descriptors(&mut self) {
+        if let Some(scm_rights) = self.scm_rights() {
+            (scm_rights.received, scm_rights.has_lost) = (Vec::new(), false);
+        }
+    }
+
     /// Reports lost descriptors once, before the bytes that they arrived with.
     ///
     /// # Errors
@@ -96,7 +104,6 @@ pub(super) fn on_ready(stream: &mut Stream, state: &LoopState, event: &Event) ->
     let (Some(buffer), Ok(len)) = (scm_rights.buffer.take(), event.result) else { return false };
     let format = MessageFormat::UNIX_DESCRIPTORS;
     let mut message = ReceivedMessage::parse(buffer.into_lease(format, len as usize), format);
-    // The assignment closes earlier descriptors whose bytes were taken without them.
     scm_rights.has_lost = message.lost_descriptors();
     scm_rights.received = message.take_descriptors();
     let bytes = Box::from(&*message.into_bytes());
