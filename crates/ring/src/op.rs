@@ -26,6 +26,7 @@ pub fn file_entry(call: &FileCall) -> Option<Entry> {
 
 const ACCEPT_MULTISHOT: u16 = 1 << 0;
 const POLL_ADD_MULTI: u32 = 1 << 0;
+const SOCK_NONBLOCK: u32 = 0o4000;
 const SOCK_CLOEXEC: u32 = 0o2000000;
 
 /// `POLL*` bits for [`Poll`] and [`PollMulti`].
@@ -48,7 +49,8 @@ impl Nop {
     }
 }
 
-/// Accepts one connection. The result is its descriptor. The peer's address is not returned.
+/// Accepts one connection. The result is its descriptor, which is non-blocking and close-on-exec.
+/// The peer's address is not returned.
 #[derive(Clone, Copy, Debug)]
 pub struct Accept {
     /// The listening socket.
@@ -60,7 +62,7 @@ impl Accept {
     #[inline]
     pub fn entry(self) -> SafeEntry {
         let base = Entry::new(opcode::ACCEPT, self.fd);
-        SafeEntry::new(Entry { op_flags: SOCK_CLOEXEC, ..base })
+        SafeEntry::new(Entry { op_flags: SOCK_NONBLOCK | SOCK_CLOEXEC, ..base })
     }
 }
 

@@ -1,9 +1,10 @@
 //! Connecting and accepting.
 
 use crate::common::{echo, own_address, pair, pattern, receive, touch};
+use crate::conformance::unix::TestPath;
 use annulus::net::{
-    ConnectOptions, ConnectionLimit, ListenOptions, TcpListener, TcpStream, UdpSocket, UnixOptions,
-    UnixStream,
+    ConnectOptions, ConnectionLimit, ListenOptions, TcpListener, TcpStream, UdpSocket,
+    UnixListener, UnixOptions, UnixStream,
 };
 use annulus::process::{Command, Stdio};
 use annulus::task::yield_now;
@@ -12,6 +13,7 @@ use annulus::{counters, spawn};
 use std::collections::HashSet;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::os::fd::AsFd;
 use std::os::linux::net::SocketAddrExt;
 use std::time::Duration;
 
@@ -251,6 +253,29 @@ pub(crate) async fn an_address_is_free_at_once_for_another_socket() -> io::Resul
     // thread has taken the cancel.
     while TcpStream::connect(address).await.is_ok() {
         sleep(Duration::from_millis(1)).await;
+    }
+    Ok(())
+}
+
+/// Code that uses a descriptor for a call that this crate lacks must not block the loop.
+pub(crate) async fn exposed_descriptors_are_non_blocking() -> io::Result<()> {
+    let (client, server) = pair().await?;
+    let path = TestPath::new();
+    let listener = UnixListener::bind(&path)?;
+    let unix_client = UnixStream::connect(&path).await?;
+    let (unix_server, _unnamed) = listener.accept().await?;
+    let udp = UdpSocket::bind("127.0.0.1:0")?;
+    let all: [(&str, &dyn AsFd); 6] = [
+        ("connected", &client),
+        ("accepted", &server),
+        ("a connected Unix stream", &unix_client),
+        ("an accepted Unix stream", &unix_server),
+        ("a listener", &listener),
+        ("a UDP socket", &udp),
+    ];
+    for (what, socket) in all {
+        let flags = rustix::fs::fcntl_getfl(socket.as_fd())?;
+        assert!(flags.contains(rustix::fs::OFlags::NONBLOCK), "{what}");
     }
     Ok(())
 }

@@ -390,6 +390,7 @@ message_suite! {
 
 linux_suite! {
     errors::errors_of_files_and_processes_keep_kind_and_number;
+    connections::exposed_descriptors_are_non_blocking;
     connections::sockets_are_blocking_as_standard_streams_of_a_child;
     readiness::pipes_are_read_and_written_by_readiness;
     async_fds::inotify_under_a_select_loses_no_event;
