@@ -4,6 +4,7 @@
 
 use crate::call::named;
 use crate::fd::Fd;
+use rustix::event::epoll;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fs::{FileType, OFlags};
 use rustix::io::{Errno, Result};
@@ -20,6 +21,15 @@ use std::time::Duration;
 pub fn file_type(fd: impl AsFd) -> io::Result<FileType> {
     let stat = rustix::fs::fstat(fd).map_err(named("fstat"))?;
     Ok(FileType::from_raw_mode(stat.st_mode))
+}
+
+/// Returns true if epoll can wait for a descriptor. It cannot for most regular files and
+/// directories, which are always ready, but it can for files of the system such as `/proc/kmsg` and
+/// `trace_pipe`.
+pub fn can_wait(fd: impl AsFd) -> bool {
+    let epoll = epoll::create(epoll::CreateFlags::CLOEXEC);
+    let add = |epoll| epoll::add(epoll, fd, epoll::EventData::new_u64(0), epoll::EventFlags::IN);
+    epoll.is_ok_and(|epoll| add(epoll).is_ok())
 }
 
 /// Returns the status flags of an open file.

@@ -124,9 +124,10 @@ impl<T: AsFd> AsyncFd<T> {
     /// Prepares to wait for this descriptor.
     ///
     /// # Errors
-    /// `InvalidInput` for a regular file or a directory, which epoll treats as always ready: use
-    /// [`File`](crate::fs::File) for a file. `Unsupported` on a simulated kernel. Creating one also
-    /// fails outside a runtime, and if the process has no free descriptor.
+    /// `InvalidInput` for a regular file or a directory that is always ready: use
+    /// [`File`](crate::fs::File) for a file. Some files of the system, such as `/proc/kmsg` and
+    /// `trace_pipe`, can be waited for. `Unsupported` on a simulated kernel. Creating one also fails
+    /// outside a runtime, and if the process has no free descriptor.
     pub fn new(inner: T) -> io::Result<Self> {
         let core = current::get()?;
         if !core.kernel.real_descriptors() {
@@ -315,13 +316,16 @@ impl<T: AsFd> AsyncFd<T> {
     }
 }
 
-/// Refuses regular files and directories: they are always ready, and epoll cannot wait for them.
+/// Refuses regular files and directories that are always ready, because epoll cannot wait for them.
 fn check(fd: BorrowedFd<'_>) -> io::Result<()> {
     let (what, instead) = match descriptor::file_type(fd)? {
         FileType::RegularFile => ("a regular file", "fs::File"),
         FileType::Directory => ("a directory", "fs::Dir"),
         _ => return Ok(()),
     };
+    if descriptor::can_wait(fd) {
+        return Ok(());
+    }
     let number = fd.as_raw_fd();
     let text = format!("descriptor {number} is {what}, which is always ready: use {instead}");
     Err(io::Error::new(io::ErrorKind::InvalidInput, text))

@@ -324,6 +324,15 @@ pub(crate) async fn a_regular_file_is_refused_and_a_device_is_always_ready() -> 
     Ok(())
 }
 
+/// Its type is that of a regular file, but epoll can wait for it.
+pub(crate) async fn a_file_of_the_system_is_polled() -> io::Result<()> {
+    let mounts = AsyncFd::new(std::fs::File::open("/proc/self/mountinfo")?)?;
+    mounts.readable().await?.clear_ready();
+    let read = mounts.async_io(Interest::READABLE, |mut file| file.read(&mut [0; 9]));
+    assert_eq!(read.await?, 9);
+    Ok(())
+}
+
 pub(crate) async fn timers_and_pipes_are_awaited() -> io::Result<()> {
     let flags = TimerfdFlags::NONBLOCK;
     let timer = AsyncFd::new(timerfd_create(TimerfdClockId::Monotonic, flags)?)?;

@@ -405,6 +405,7 @@ linux_suite! {
     async_fds::a_dropped_wait_keeps_no_waker;
     async_fds::an_always_ready_descriptor_lets_other_tasks_run;
     async_fds::a_regular_file_is_refused_and_a_device_is_always_ready;
+    async_fds::a_file_of_the_system_is_polled;
     async_fds::timers_and_pipes_are_awaited;
     async_fds::the_end_of_a_runtime_ends_a_wait;
     connections::a_connection_converts_to_the_standard_library;
