@@ -142,6 +142,39 @@ fn a_borrowed_descriptor_is_closed_with_its_handle() {
     });
 }
 
+/// The close resets the connection, because the peer has sent bytes that nobody reads.
+#[test]
+fn sent_bytes_arrive_before_an_exposed_descriptor_is_closed() {
+    on_each(|| async {
+        for closes in [false, true] {
+            let (mut client, mut server) = common::pair().await?;
+            server.as_fd();
+            client.send("nobody reads this").await?;
+            client.drain().await?;
+            let bytes = common::pattern(4 << 20);
+            let expected = bytes.clone();
+            let reading = spawn(async move {
+                let mut got = Vec::new();
+                while got.len() < expected.len() {
+                    sleep(Duration::from_micros(50)).await;
+                    let lease = client.recv().await?.expect("the stream ended too early");
+                    got.extend_from_slice(&lease);
+                }
+                assert!(got == expected);
+                io::Result::Ok(())
+            });
+            server.send(bytes).await?;
+            if closes {
+                server.close().await?;
+            } else {
+                drop(server);
+            }
+            reading.await.expect("the task panicked")?;
+        }
+        Ok(())
+    });
+}
+
 /// With a time to linger, `close` waits that long if the peer does not acknowledge all bytes.
 #[test]
 fn a_close_does_not_block_if_other_code_has_set_a_time_to_linger() {

@@ -4,7 +4,8 @@
 //! resets the connection. The reset discards sent bytes that the peer has not received yet,
 //! although `shutdown` returned `Ok`. So a stream ends its sending direction, drops what arrives,
 //! and is closed once nothing can be lost any longer. It waits for acknowledgements for at most the
-//! linger and reads a bounded number of bytes, and then closes anyway.
+//! linger and reads a bounded number of bytes, and then closes anyway. If other code may use the
+//! descriptor too, the stream only waits for acknowledgements.
 #![allow(unsafe_code)]
 
 use super::{Stream, StreamResources, Streams, carriers};
@@ -54,12 +55,15 @@ impl Stream {
     /// again. May drop what has arrived. No operation of the stream may be in flight.
     pub(super) fn can_close(&mut self, shared: &StreamResources, state: &mut LoopState) -> bool {
         let is_open = self.tx.error.is_none() && self.rx.end.is_none();
-        // Other code may still read from an exposed descriptor, so nothing is dropped.
-        if !is_open || carriers::is_pipe(self) || state.is_exposed(self.fd) {
+        if !is_open || carriers::is_pipe(self) {
             return true;
         }
         if self.look_before_close(state) || shared.is_ending {
             return true;
+        }
+        if state.is_exposed(self.fd) {
+            self.set_close_timer(state);
+            return false;
         }
         // The peer should see EOF now, not only when the descriptor is closed.
         if !self.tx.ended {
@@ -76,6 +80,9 @@ impl Stream {
     fn look_before_close(&mut self, state: &mut LoopState) -> bool {
         if self.closing_wait.as_ref().is_some_and(|wait| wait.is_over) {
             return true;
+        }
+        if state.is_exposed(self.fd) {
+            return self.look_at_exposed(state);
         }
         let before = self.closing_wait.as_ref().map_or(0, |wait| wait.dropped);
         let DrainOutcome::Bytes(count) = self.drop_arrived(state, MAX_DROPPED_BYTES - before)
@@ -98,6 +105,19 @@ impl Stream {
         let linger = state.bounds.linger;
         let limit = if is_unacknowledged { linger } else { linger.min(MAX_WAIT_FOR_END) };
         now.duration_since(wait.began) >= limit
+    }
+
+    /// Returns true if the close of an exposed descriptor need not wait any longer. Other code may
+    /// have duplicated it and still use it, so nothing is dropped and no direction is ended: the
+    /// close waits only until the peer has acknowledged everything.
+    fn look_at_exposed(&mut self, state: &LoopState) -> bool {
+        if !self.is_tcp(state) || state.driver.kernel().unacknowledged(self.fd) == 0 {
+            return true;
+        }
+        let now = state.now();
+        let wait = self.closing_wait.get_or_insert_with(|| Box::new(ClosingWait::new(now)));
+        wait.is_unacknowledged = true;
+        now.duration_since(wait.began) >= state.bounds.linger
     }
 
     /// Returns true for TCP. Other streams lose nothing when they are closed: sent bytes reach
@@ -138,6 +158,7 @@ impl Stream {
         if let Some(wait) = &mut self.closing_wait {
             wait.is_over = true;
             wait.timer.take().into_iter().for_each(|key| drop(state.timers.remove(key)));
+            state.deferred.wakes.extend(self.rx.waker.take());
             self.stop_recv(state);
         }
     }
