@@ -93,9 +93,9 @@ impl UdpSocket {
 
     /// Sets the peer: [`send`](Self::send) sends to it, and only its datagrams are received. The
     /// peer may be changed later; datagrams that have been sent to the former one, but have not left
-    /// yet, still go there. Looking up a host name does not block the loop: see
-    /// [`lookup_host`](super::lookup_host). If the future is dropped before it is ready, the peer
-    /// is unchanged.
+    /// yet, still go there, and datagrams from others that have already arrived are still received.
+    /// Looking up a host name does not block the loop: see [`lookup_host`](super::lookup_host). If
+    /// the future is dropped before it is ready, the peer is unchanged.
     ///
     /// # Errors
     /// `NetworkUnreachable`, …, with the address in the message; or the errors of

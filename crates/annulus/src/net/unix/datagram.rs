@@ -175,6 +175,7 @@ impl UnixDatagram {
     }
 
     /// Sets the peer: [`send`](Self::send) goes to it, and only its datagrams are received.
+    /// Datagrams from others that have already arrived are still received.
     ///
     /// # Errors
     /// `NotFound`, `ConnectionRefused`, …, with the path in the message.
