@@ -241,7 +241,11 @@ impl Tree {
         inode.node = Node::Dir { entries: kept.clone(), parent: above };
         for ino in kept.into_values() {
             match self.inode(ino).node {
-                Node::Dir { .. } => self.restore(ino, dir, durable),
+                Node::Dir { .. } => {
+                    // The link `..` of the subdirectory.
+                    self.inode_mut(dir).links += 1;
+                    self.restore(ino, dir, durable);
+                }
                 Node::File(_) => self.inode_mut(ino).links += 1,
             }
         }

@@ -424,3 +424,29 @@ fn an_open_file_is_looked_up_again_after_its_validity() {
         assert_eq!(sim.leftovers(), [""; 0], "{policy:?}");
     }
 }
+
+/// A directory that is restored counts the links `..` of its subdirectories.
+#[test]
+fn subdirectories_can_be_removed_after_a_power_cut() -> io::Result<()> {
+    let sim = Sim::builder(1).build();
+    run_on(&sim, Runtime::builder(), async {
+        fs::create_dir_all("/a/b/c").await?;
+        for (name, parent) in
+            [("/x", "/"), ("/y", "/"), ("/z", "/"), ("/a/d", "/a"), ("/a/b/e", "/a/b")]
+        {
+            fs::create_dir(name).await?;
+            File::open(parent).await?.sync_all().await?;
+        }
+        io::Result::Ok(())
+    })?;
+    let sim = Sim::builder(2).disk(sim.disk().after_power_cut(3)).build();
+    run_on(&sim, Runtime::builder(), async {
+        assert_eq!(fs::metadata("/").await?.nlink(), 6);
+        fs::remove_dir_all("/a").await?;
+        for name in ["/x", "/y", "/z"] {
+            fs::remove_dir(name).await?;
+        }
+        assert_eq!(fs::metadata("/").await?.nlink(), 2);
+        fs::write("/file", "new").await
+    })
+}
