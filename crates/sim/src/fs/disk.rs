@@ -106,6 +106,13 @@ pub(crate) struct AnchoredPath {
 }
 
 /// How a call uses the device.
+impl AnchoredPath {
+    /// Returns true if a slash at the end allows only a directory.
+    pub(super) fn demands_directory(&self) -> bool {
+        self.path.ends_with(b"/")
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DeviceUse {
     None,
@@ -263,11 +270,15 @@ impl Disk {
         let found = if at.path.is_empty() && at.dir.is_some() {
             Ok(from)
         } else {
+        let creates = flags.contains(OFlags::CREATE);
+        if creates && at.demands_directory() {
+            return Err(Errno::ISDIR);
+        }
             self.tree.find(from, &at.path)
         };
         let ino = match found {
             Ok(_) if flags.contains(OFlags::CREATE | OFlags::EXCL) => return Err(Errno::EXIST),
-            Err(Errno::NOENT) if flags.contains(OFlags::CREATE) => {
+            Err(Errno::NOENT) if creates => {
                 let name = self.tree.parent_and_name(from, &at.path)?;
                 self.tree.create(name, Node::File(Pages::default()), mode & 0o7777)
             }
@@ -275,7 +286,7 @@ impl Disk {
         };
         let directory = matches!(self.tree.inode(ino).node, Node::Dir { .. });
         let writes = flags.intersects(OFlags::WRONLY | OFlags::RDWR);
-        if directory && writes {
+        if directory && (writes || creates) {
             return Err(Errno::ISDIR);
         }
         if !directory && flags.contains(OFlags::DIRECTORY) {

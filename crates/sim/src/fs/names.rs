@@ -55,6 +55,9 @@ impl Disk {
     ) -> Result<usize, Errno> {
         let (start, end) = (self.start_inode(from)?, self.start_inode(to)?);
         let ino = self.tree.find(start, &from.path)?;
+        if to.demands_directory() && !self.is_directory(ino) {
+            return Err(Errno::NOTDIR);
+        }
         let (old_dir, old_name) = self.tree.parent_and_name(start, &from.path)?;
         let (new_dir, new_name) = self.tree.parent_and_name(end, &to.path)?;
         if self.is_within(new_dir, ino) {
@@ -104,6 +107,9 @@ impl Disk {
             return Err(Errno::PERM);
         }
         let (dir, name) = self.free_name(to)?;
+        if to.demands_directory() {
+            return Err(Errno::NOENT);
+        }
         self.tree.change(vec![(dir, name.to_vec(), Some(ino))]);
         self.tree.inode_mut(ino).links += 1;
         Ok(0)

@@ -65,6 +65,27 @@ fn open_with_wrong_flags_fails() {
     });
 }
 
+/// A slash at the end of a name demands a directory.
+#[test]
+fn a_file_gets_no_name_that_ends_in_a_slash() {
+    on_sim_and_linux_disks(|mut fixture| {
+        assert_eq!(fixture.open("a/", CREATE_RDWR), Err(Errno::ISDIR));
+        assert_eq!(fixture.size("a"), Err(Errno::NOENT));
+        fixture.open("a", CREATE_RDWR).unwrap();
+        assert_eq!(fixture.open("a/", CREATE_RDWR), Err(Errno::ISDIR));
+        assert_eq!(fixture.open("a/", OFlags::RDWR), Err(Errno::NOTDIR));
+        assert_eq!(fixture.rename("a", "b/"), Err(Errno::NOTDIR));
+        assert_eq!(fixture.rename("a/", "b"), Err(Errno::NOTDIR));
+        assert_eq!(fixture.remove("a/", false), Err(Errno::NOTDIR));
+        assert_eq!(fixture.link("a", "b/"), Err(Errno::NOENT));
+        fixture.make_dir("d/").unwrap();
+        fixture.rename("d/", "e/").unwrap();
+        assert_eq!(fixture.open(".", OFlags::RDONLY | OFlags::CREATE), Err(Errno::ISDIR));
+        fixture.remove("e/", true).unwrap();
+        fixture.remove("a", false).unwrap();
+    });
+}
+
 #[test]
 fn names_are_created_renamed_and_removed() {
     on_sim_and_linux_disks(|mut fixture| {
