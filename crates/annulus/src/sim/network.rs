@@ -320,6 +320,8 @@ impl Network {
     /// - A name that was created, renamed or removed since the last sync of its *directory* may
     ///   still have its old state.
     /// - A file may have its new length without the bytes, which are then zeros.
+    /// - A file that was truncated and written again, as by [`fs::write`](crate::fs::write), may be
+    ///   empty.
     /// - A write in flight that bypasses the page cache may have reached the device in part.
     ///
     /// ```

@@ -9,6 +9,7 @@ use crate::slab::Slab;
 use crate::timeline::{Nanos, nanos};
 use rustix::fs::{FileType, OFlags};
 use rustix::io::Errno;
+use std::ops::Range;
 use std::time::Duration;
 
 const SEEK_SET: u32 = 0;
@@ -105,7 +106,6 @@ pub(crate) struct AnchoredPath {
     pub(crate) path: Vec<u8>,
 }
 
-/// How a call uses the device.
 impl AnchoredPath {
     /// Returns true if a slash at the end allows only a directory.
     pub(super) fn demands_directory(&self) -> bool {
@@ -113,6 +113,7 @@ impl AnchoredPath {
     }
 }
 
+/// How a call uses the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DeviceUse {
     None,
@@ -149,6 +150,8 @@ pub(super) struct OpenFile {
     /// them, or they were reported before it was opened.
     errors_seen: u32,
     lock: Option<Lock>,
+    /// The bytes of the last write, which a durable write syncs.
+    last_write: Range<u64>,
     /// Whether the disk has lost its power since the open. The file can then only be closed.
     is_cut_off: bool,
 }
@@ -267,13 +270,13 @@ impl Disk {
     ) -> Result<usize, Errno> {
         let flags = OFlags::from_bits_retain(flags);
         let from = self.start_inode(at)?;
-        let found = if at.path.is_empty() && at.dir.is_some() {
-            Ok(from)
-        } else {
         let creates = flags.contains(OFlags::CREATE);
         if creates && at.demands_directory() {
             return Err(Errno::ISDIR);
         }
+        let found = if at.path.is_empty() && at.dir.is_some() {
+            Ok(from)
+        } else {
             self.tree.find(from, &at.path)
         };
         let ino = match found {
@@ -301,7 +304,15 @@ impl Disk {
         inode.opens += 1;
         // If no open file has reported the last error yet, this one will.
         let errors_seen = inode.errors - u32::from(inode.is_error_new);
-        let open = OpenFile { ino, flags, cursor: 0, errors_seen, lock: None, is_cut_off: false };
+        let open = OpenFile {
+            ino,
+            flags,
+            cursor: 0,
+            errors_seen,
+            lock: None,
+            last_write: 0..0,
+            is_cut_off: false,
+        };
         Ok(self.opens.insert(open) as usize)
     }
 
@@ -398,11 +409,13 @@ impl Disk {
             (self.opened(file).cursor, self.opened(file).flags.contains(OFlags::APPEND));
         let end = self.writable(file)?.len();
         if bytes.is_empty() {
+            self.opened(file).last_write = 0..0;
             return Ok(0);
         }
         let at = if append { end } else { offset.unwrap_or(cursor) };
         let count = self.writable_len(file, at, bytes.len())?;
         self.writable(file)?.write(at, &bytes[..count]);
+        self.opened(file).last_write = at..at + count as u64;
         if append && offset.is_none() {
             self.opened(file).cursor = at;
         }
@@ -497,10 +510,22 @@ impl Disk {
         self.report_error(file)
     }
 
+    /// Like [`sync`](Self::sync), but writes only the bytes of the last write.
+    pub(crate) fn sync_last_write(&mut self, file: OpenId) -> Result<usize, Errno> {
+        let bytes = self.opens.at(file).last_write.clone();
+        self.pages_mut(file)?.sync_range(bytes);
+        self.report_error(file)
+    }
+
     /// Performs a sync that fails: a random part of the dirty pages reaches the device.
-    pub(crate) fn fail_sync(&mut self, file: OpenId, random: &mut Random) -> Errno {
+    pub(crate) fn fail_sync(&mut self, device_use: DeviceUse, random: &mut Random) -> Errno {
+        let (file, bytes) = match device_use {
+            DeviceUse::SyncedWrite(file) => (file, self.opens.at(file).last_write.clone()),
+            DeviceUse::Sync(file) => (file, 0..u64::MAX),
+            DeviceUse::None | DeviceUse::Read | DeviceUse::Write => return Errno::IO,
+        };
         let Ok(pages) = self.pages_mut(file) else { return Errno::IO };
-        pages.fail_sync(random);
+        pages.fail_sync(bytes, random);
         let inode = self.tree.inode_mut(self.opens.at(file).ino);
         (inode.errors, inode.is_error_new) = (inode.errors + 1, true);
         self.report_error(file).err().unwrap_or(Errno::IO)

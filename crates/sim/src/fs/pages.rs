@@ -2,11 +2,15 @@
 
 use crate::random::Random;
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::rc::Rc;
 
 pub(super) const PAGE_SIZE: usize = 4096;
 /// Bytes per sector, which the device writes as a whole or not at all.
 const SECTOR_SIZE: usize = 512;
+
+/// The pages on the device, by their numbers.
+type DurablePages = BTreeMap<u64, Rc<[u8; PAGE_SIZE]>>;
 
 /// The content of a file. Missing pages read as zeros.
 #[derive(Clone, Debug, Default)]
@@ -14,8 +18,11 @@ pub(super) struct Pages {
     live: BTreeMap<u64, Page>,
     len: u64,
     /// The content on the device.
-    durable: BTreeMap<u64, Rc<[u8; PAGE_SIZE]>>,
+    durable: DurablePages,
     durable_len: u64,
+    /// The shortest length since the last sync. If it is below `durable_len`, a truncation is not
+    /// on the device yet.
+    shortest_len: u64,
 }
 
 #[derive(Clone, Debug)]
@@ -138,6 +145,7 @@ impl Pages {
     }
 
     pub(super) fn set_len(&mut self, len: u64) {
+        self.shortest_len = self.shortest_len.min(len);
         if len < self.len {
             self.live.split_off(&len.div_ceil(PAGE_SIZE as u64));
             let inside = (len % PAGE_SIZE as u64) as usize;
@@ -151,17 +159,43 @@ impl Pages {
 
     pub(super) fn sync(&mut self) {
         self.durable.retain(|number, _| self.live.contains_key(number));
-        for (&number, page) in self.live.iter_mut().filter(|(_, page)| page.dirty) {
+        self.write_back(0..u64::MAX);
+        (self.durable_len, self.shortest_len) = (self.len, self.len);
+    }
+
+    /// Syncs a range of bytes, with earlier truncations and as much of the length as the range
+    /// needs. Other bytes may be lost in a power cut.
+    pub(super) fn sync_range(&mut self, bytes: Range<u64>) {
+        self.sync_truncation();
+        self.durable_len = self.durable_len.max(bytes.end);
+        self.shortest_len = self.durable_len;
+        self.write_back(page_numbers(bytes));
+    }
+
+    /// Truncates the content on the device, if a truncation is not there yet.
+    fn sync_truncation(&mut self) {
+        if self.shortest_len < self.durable_len {
+            truncate(&mut self.durable, self.shortest_len);
+            self.durable_len = self.shortest_len;
+        }
+    }
+
+    /// Writes dirty pages to the device.
+    fn write_back(&mut self, numbers: Range<u64>) {
+        for (&number, page) in self.live.range_mut(numbers).filter(|(_, page)| page.dirty) {
             (page.dirty, page.lost) = (false, false);
             self.durable.insert(number, page.bytes.clone());
         }
-        self.durable_len = self.len;
     }
 
-    /// Performs a sync that fails. Each dirty page reaches the device or is lost, at random. All of
-    /// them are clean afterwards, so a later sync succeeds without writing the lost pages.
-    pub(super) fn fail_sync(&mut self, random: &mut Random) {
-        for (&number, page) in self.live.iter_mut().filter(|(_, page)| page.dirty) {
+    /// Performs a sync of a range of bytes that fails. Each dirty page reaches the device or is
+    /// lost, at random. All of them are clean afterwards, so a later sync succeeds without writing
+    /// the lost pages.
+    pub(super) fn fail_sync(&mut self, bytes: Range<u64>, random: &mut Random) {
+        // New pages are never on the device without the truncation before them.
+        self.sync_truncation();
+        let dirty = self.live.range_mut(page_numbers(bytes)).filter(|(_, page)| page.dirty);
+        for (&number, page) in dirty {
             (page.dirty, page.lost) = (false, random.chance(500));
             if !page.lost {
                 self.durable.insert(number, page.bytes.clone());
@@ -184,10 +218,20 @@ impl Pages {
 
     /// Replaces the content with what remains after a power cut: the synced sectors, and a random
     /// choice of the others. The new length may survive without the bytes, which then read as
-    /// zeros.
+    /// zeros. A truncation or a punched hole may survive without bytes that were written later.
     pub(super) fn cut_power(&mut self, random: &mut Random) {
         let mut kept = self.durable.clone();
-        let mut reached = self.durable_len;
+        let mut old_len = self.durable_len;
+        if self.shortest_len < old_len && random.chance(500) {
+            old_len = self.shortest_len;
+            truncate(&mut kept, old_len);
+        }
+        let uncut = page_numbers(0..self.shortest_len);
+        kept.retain(|number, _| {
+            let is_punched = uncut.contains(number) && !self.live.contains_key(number);
+            !is_punched || random.chance(500)
+        });
+        let mut reached = old_len;
         for (&number, page) in self.live.iter().filter(|(_, page)| page.dirty || page.lost) {
             // None, about half, or all of the page's sectors.
             let per_mille = random.pick(&[0, 500, 1000]);
@@ -201,20 +245,33 @@ impl Pages {
                 }
             }
         }
-        let grown = self.len.min(reached).max(self.durable_len);
-        let lens = if self.len < self.durable_len {
-            [self.len, self.len, self.durable_len]
+        let grown = self.len.min(reached).max(old_len);
+        let lens = if self.len < old_len {
+            [self.len, self.len, old_len]
         } else {
-            [self.len, grown, self.durable_len]
+            [self.len, grown, old_len]
         };
         let len = random.pick(&lens);
         let page =
             |(number, bytes)| (number, Page { bytes, dirty: true, lost: false, cached: false });
         self.live = kept.into_iter().map(page).collect();
-        self.len = self.len.max(self.durable_len);
+        self.len = self.len.max(old_len);
         self.set_len(len);
         self.sync();
         self.drop_cache();
+    }
+}
+
+/// Returns the numbers of the pages that have bytes of a range.
+fn page_numbers(bytes: Range<u64>) -> Range<u64> {
+    bytes.start / PAGE_SIZE as u64..bytes.end.div_ceil(PAGE_SIZE as u64)
+}
+
+/// Removes the bytes from `len` on.
+fn truncate(pages: &mut DurablePages, len: u64) {
+    pages.split_off(&len.div_ceil(PAGE_SIZE as u64));
+    if let Some(last) = pages.get_mut(&(len / PAGE_SIZE as u64)) {
+        Rc::make_mut(last)[(len % PAGE_SIZE as u64) as usize..].fill(0);
     }
 }
 
@@ -291,7 +348,7 @@ mod tests {
             pages.write(0, &[1; 100]);
             pages.sync();
             pages.write(0, &[2; 100]);
-            pages.fail_sync(&mut Random::new(seed));
+            pages.fail_sync(0..u64::MAX, &mut Random::new(seed));
             assert!(!pages.is_dirty());
             assert_eq!(pages.read(0, 100, false), [2; 100], "the cache has lost the bytes");
             pages.sync();
@@ -320,6 +377,61 @@ mod tests {
         };
         let lens: Vec<u64> = (0..20).map(lens).collect();
         assert!(lens.contains(&50) && lens.contains(&100), "{lens:?}");
+    }
+
+    /// The contents of a file after each of many power cuts.
+    fn after_power_cuts(change: impl Fn(&mut Pages)) -> BTreeSet<Vec<u8>> {
+        let after = |seed| {
+            let mut pages = Pages::default();
+            pages.write(0, &[1; 3 * PAGE_SIZE]);
+            pages.sync();
+            change(&mut pages);
+            pages.cut_power(&mut Random::new(seed));
+            // The first byte of each page shows what the page has become.
+            pages.read(0, 4 * PAGE_SIZE, false).into_iter().step_by(PAGE_SIZE).collect()
+        };
+        (0..200).map(after).collect()
+    }
+
+    #[test]
+    fn truncation_may_survive_without_the_bytes_that_replace_the_old_ones() {
+        let found = after_power_cuts(|pages| {
+            pages.set_len(0);
+            pages.write(0, &[2; PAGE_SIZE]);
+        });
+        for content in [&[][..], &[0], &[2], &[1, 1, 1]] {
+            assert!(found.contains(content), "{content:?} is not in {found:?}");
+        }
+    }
+
+    #[test]
+    fn punched_hole_may_survive_or_not() {
+        let found = after_power_cuts(|pages| pages.punch(0, 2 * PAGE_SIZE));
+        let all = [[0, 0, 1], [0, 1, 1], [1, 0, 1], [1, 1, 1]];
+        assert_eq!(found, all.map(Vec::from).into());
+    }
+
+    #[test]
+    fn synced_range_survives_and_other_bytes_may_not() {
+        let found = after_power_cuts(|pages| {
+            pages.write(0, &[2; 2 * PAGE_SIZE]);
+            pages.write(3 * PAGE_SIZE as u64, &[2; PAGE_SIZE]);
+            pages.sync_range(PAGE_SIZE as u64..PAGE_SIZE as u64 + 1);
+        });
+        assert!(found.iter().all(|content| content[1] == 2), "{found:?}");
+        for content in [&[1, 2, 1][..], &[2, 2, 1, 2], &[1, 2, 1, 0]] {
+            assert!(found.contains(content), "{content:?} is not in {found:?}");
+        }
+    }
+
+    #[test]
+    fn synced_range_makes_the_truncation_before_it_durable() {
+        let found = after_power_cuts(|pages| {
+            pages.set_len(1);
+            pages.write(PAGE_SIZE as u64, &[2; 100]);
+            pages.sync_range(PAGE_SIZE as u64..PAGE_SIZE as u64 + 100);
+        });
+        assert_eq!(found, [vec![1, 2]].into());
     }
 
     #[test]

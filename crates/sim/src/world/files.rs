@@ -74,14 +74,18 @@ impl World {
                 }
                 Err(Errno::IO)
             }
-            DeviceUse::SyncedWrite(file) | DeviceUse::Sync(file) => {
+            device_use @ (DeviceUse::SyncedWrite(file) | DeviceUse::Sync(file)) => {
                 let written = call.perform(disk)?;
                 let fails = disk.is_dirty(file) && random.chance(device.write_errors)
                     || random.chance(device.sync_errors);
                 if fails {
-                    return Err(disk.fail_sync(file, random));
+                    return Err(disk.fail_sync(device_use, random));
                 }
-                disk.sync(file).map(|_| written)
+                let synced = match device_use {
+                    DeviceUse::Sync(_) => disk.sync(file),
+                    _ => disk.sync_last_write(file),
+                };
+                synced.map(|_| written)
             }
             DeviceUse::None | DeviceUse::Read | DeviceUse::Write => call.perform(disk),
         }

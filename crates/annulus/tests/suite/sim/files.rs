@@ -189,6 +189,50 @@ fn durable_writes_survive_a_power_cut_once_they_have_ended() {
     }
 }
 
+/// A durable write covers its own bytes (`RWF_DSYNC`).
+#[test]
+fn durable_write_leaves_earlier_writes_as_they_are() {
+    let sim = Sim::builder(1).build();
+    let ran = run_on(&sim, Runtime::builder(), async {
+        let file = File::create("/pages").await?;
+        file.set_len(8192).await?;
+        file.sync_all().await?;
+        File::open("/").await?.sync_all().await?;
+        file.write_at(vec![1; 4096], 0).await.0?;
+        file.write_durable_at(vec![2; 4096], 4096).await.0
+    });
+    ran.unwrap();
+    let mut lost = false;
+    for seed in 0..20 {
+        let sim = Sim::builder(1).disk(sim.disk().after_power_cut(seed)).build();
+        let left = run_on(&sim, Runtime::builder(), fs::read("/pages")).unwrap();
+        assert!(left[4096..] == [2; 4096], "seed {seed}");
+        lost |= left[..4096] != [1; 4096];
+    }
+    assert!(lost, "no power cut lost the write that was not durable");
+}
+
+/// `fs::write` truncates the file first, so a power cut may leave an empty one.
+#[test]
+fn rewritten_file_may_be_empty_after_a_power_cut() {
+    let sim = Sim::builder(1).build();
+    let ran = run_on(&sim, Runtime::builder(), async {
+        fs::write("/state", "old").await?;
+        File::open("/state").await?.sync_all().await?;
+        File::open("/").await?.sync_all().await?;
+        fs::write("/state", "new").await
+    });
+    ran.unwrap();
+    let after = |seed| {
+        let sim = Sim::builder(1).disk(sim.disk().after_power_cut(seed)).build();
+        run_on(&sim, Runtime::builder(), fs::read("/state")).unwrap()
+    };
+    let found: HashSet<Vec<u8>> = (0..50).map(after).collect();
+    for content in ["", "\0\0\0", "old", "new"] {
+        assert!(found.contains(content.as_bytes()), "{content:?} is not in {found:?}");
+    }
+}
+
 /// After a copy that is dropped or fails, the next one continues after the bytes that were written.
 #[test]
 fn dropped_and_failed_copies_lose_no_written_bytes() {
