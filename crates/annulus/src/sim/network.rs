@@ -672,9 +672,13 @@ impl Network {
     }
 
     pub(super) fn bounce_now(&self, index: usize) {
-        self.crash_now(index, None);
+        let is_running = self.shared.hosts.borrow()[index].running.is_some();
+        // A program that a signal has ended does not crash: what it has sent still arrives.
+        if is_running {
+            self.crash_now(index, None);
+        }
         let host = &mut self.shared.hosts.borrow_mut()[index];
-        host.is_down = false;
+        (host.is_down, host.down_by) = (false, None);
         self.shared.sim.restart(host.ip);
     }
 }

@@ -6,9 +6,9 @@
 mod shutdown;
 
 use super::{SECOND, echo};
-use annulus::net::TcpStream;
+use annulus::net::{TcpListener, TcpStream};
 use annulus::signal::{Signal, signals, until_terminated};
-use annulus::sim::{Disturbance, Disturbances, Network, check, run_on};
+use annulus::sim::{Disturbance, Disturbances, Link, Network, check, run_on};
 use annulus::time::sleep;
 use annulus::{Runtime, spawn};
 use std::cell::RefCell;
@@ -77,6 +77,31 @@ fn an_uncaught_signal_ends_the_program_until_it_is_restarted() -> io::Result<()>
         sends.bounce("server")?;
         sleep(SECOND).await;
         TcpStream::connect("server:7").await.map(drop)
+    })?;
+    network.run()
+}
+
+/// The host's kernel sends what the program has sent, although another program starts on the host.
+#[test]
+fn a_restart_after_a_signal_loses_no_bytes_in_flight() -> io::Result<()> {
+    let network = Network::new(1);
+    network.host("server", async || {
+        let listener = TcpListener::bind("0.0.0.0:7")?;
+        let (mut stream, _) = listener.accept().await?;
+        stream.send("goodbye").await?;
+        pending::<io::Result<()>>().await
+    })?;
+    let sends = network.clone();
+    let link = Link { latency: SECOND, ..Link::default() };
+    network.client("client", async move {
+        sends.link("client", "server", Some(link))?;
+        let mut stream = TcpStream::connect("server:7").await?;
+        sleep(SECOND / 10).await;
+        sends.signal("server", Signal::SIGTERM)?;
+        sends.bounce("server")?;
+        assert_eq!(&*stream.recv_exact(7).await?, b"goodbye");
+        assert!(stream.recv().await?.is_none());
+        io::Result::Ok(())
     })?;
     network.run()
 }
