@@ -6,9 +6,6 @@ use annulus_sim::Hosts;
 use std::net::IpAddr;
 use std::time::Duration;
 
-/// Maximum bytes per segment on a slowed link. Larger segments would make data arrive in bursts.
-const MAX_SLOW_SEGMENT_BYTES: u32 = 512;
-
 /// The pairs of hosts that have had a setting or a disturbance.
 #[derive(Default)]
 pub(super) struct Pairs(Vec<Pair>);
@@ -126,7 +123,6 @@ impl Overlay {
                 } else {
                     link.bandwidth.min(bandwidth)
                 },
-                segment: link.segment.min(MAX_SLOW_SEGMENT_BYTES),
                 ..link
             },
         }

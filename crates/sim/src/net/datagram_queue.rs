@@ -1,11 +1,12 @@
 //! The state of a datagram socket: received datagrams that wait to be read, and how much of its
 //! send buffer its sent datagrams use.
 
+use super::flow::Wire;
 use super::socket::SocketId;
 use crate::descriptors::FileId;
 use crate::timeline::Nanos;
 use annulus_kernel::Address;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 
 /// Bytes of a buffer that a datagram uses in addition to its payload: the same as on Linux for a
@@ -17,6 +18,9 @@ const MAX_UNIX_QUEUE_LEN: usize = 10;
 /// coalesces.
 const MAX_COALESCED_BYTES: usize = 65_507;
 const MAX_COALESCED_DATAGRAMS: usize = 64;
+/// How long a datagram may wait for a slow link. Longer queues would fill the send buffer, and
+/// delay datagrams to other addresses.
+const MAX_LINK_WAIT: Nanos = 1_000_000_000;
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Datagram {
@@ -59,6 +63,8 @@ pub(crate) struct DatagramQueue {
     pub(crate) peer: DatagramPeer,
     /// Senders that wait for space here.
     pub(crate) blocked: Vec<SocketId>,
+    /// The links to the addresses to which datagrams are on their way.
+    wires: BTreeMap<IpAddr, Wire>,
 }
 
 impl Datagram {
@@ -89,6 +95,23 @@ impl Datagram {
 impl DatagramQueue {
     pub(crate) fn is_empty(&self) -> bool {
         self.datagrams.is_empty()
+    }
+
+    /// Returns when a datagram arrives that occupies the link to `to` for `occupied` and then takes
+    /// `delay`, or `None` if the datagram would have to wait too long for the link.
+    pub(crate) fn schedule(
+        &mut self,
+        to: IpAddr,
+        now: Nanos,
+        occupied: Nanos,
+        delay: Nanos,
+    ) -> Option<Nanos> {
+        if !self.wires.contains_key(&to) {
+            self.wires.retain(|_, wire| !wire.is_idle_at(now));
+        }
+        let wire = self.wires.entry(to).or_default();
+        let is_full = wire.is_busy_at(now.saturating_add(MAX_LINK_WAIT));
+        (!is_full).then(|| wire.schedule(now, occupied, delay))
     }
 
     /// Returns true if a Unix socket is full, so that its senders wait.

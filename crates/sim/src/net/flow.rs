@@ -92,6 +92,17 @@ pub(crate) struct Wire {
 }
 
 impl Wire {
+    /// Returns true if the link is still busy with earlier transmissions at `at`.
+    #[inline]
+    pub(crate) fn is_busy_at(&self, at: Nanos) -> bool {
+        self.free > at
+    }
+
+    /// Returns true if all transmissions have arrived by `at`, so that the link is as good as new.
+    pub(crate) fn is_idle_at(&self, at: Nanos) -> bool {
+        self.last <= at
+    }
+
     /// Returns when a transmission arrives that occupies the link for `occupied` and then takes
     /// `delay`. It never overtakes an earlier one.
     #[inline]

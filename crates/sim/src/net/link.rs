@@ -7,6 +7,9 @@ use std::time::Duration;
 
 /// Maximum extra delay of a reordered datagram, in addition to two latencies.
 const MAX_EXTRA_DELAY: Nanos = 100_000;
+/// Bytes of a connection are put on the link at most this long before the link has capacity for
+/// them, so that a link that is no longer slow delivers the rest at its new bandwidth.
+const MAX_AHEAD: Nanos = 100_000_000;
 
 /// The properties of the network, which apply to each direction of each connection separately.
 /// Loss, duplication and reordering only affect datagrams; on a connection they would appear as
@@ -17,7 +20,8 @@ pub struct Link {
     pub latency: Duration,
     /// Maximum random addition to the latency. Bytes are not reordered.
     pub jitter: Duration,
-    /// Bytes per second of each connection; zero means no limit.
+    /// Bytes per second of each connection, and of the datagrams from a socket to one address. A
+    /// datagram that would wait for more than a second is lost. Zero means no limit.
     pub bandwidth: u64,
     /// Maximum bytes per segment.
     pub segment: u32,
@@ -53,6 +57,22 @@ impl Link {
     #[inline]
     pub(crate) fn time_on_wire(&self, bytes: u32) -> Nanos {
         (u64::from(bytes) * 1_000_000_000).checked_div(self.bandwidth).unwrap_or(0)
+    }
+
+    /// Returns the maximum bytes of a segment that occupies the link for a short time.
+    #[inline]
+    pub(crate) fn short_segment(&self) -> usize {
+        let most = self.bandwidth / (1_000_000_000 / MAX_AHEAD);
+        let segment = self.segment as usize;
+        if self.bandwidth == 0 { segment } else { segment.min(most.max(1) as usize) }
+    }
+
+    /// Returns how long the link may be busy with bytes of a connection before more are put on it.
+    /// A full link stays busy although the arrival of a segment, which lets more follow, takes the
+    /// latency.
+    #[inline]
+    pub(crate) fn max_ahead(&self) -> Nanos {
+        MAX_AHEAD.saturating_add(nanos(self.latency)).saturating_add(nanos(self.jitter))
     }
 
     /// Draws the latency of one transmission.

@@ -93,9 +93,15 @@ impl Net {
     }
 
     fn transmit(&mut self, to: SocketId) {
-        let segment = self.links.of(self.socket(to)).segment as usize;
+        let link = self.links.of(self.socket(to));
+        let (segment, latest) =
+            (link.short_segment(), self.time.now().saturating_add(link.max_ahead()));
         loop {
             let socket = self.socket_mut(to);
+            if socket.inbound.wire.is_busy_at(latest) {
+                // The arrival of a segment continues here.
+                break;
+            }
             let count = socket.inbound.sendable(socket.window(), segment);
             if count == 0 {
                 break;
@@ -117,11 +123,14 @@ impl Net {
             return self.reset_peer(id);
         }
         socket.inbound.arrive(len);
-        let is_local = socket.unix.is_some();
+        let (is_local, waits) = (socket.unix.is_some(), socket.inbound.unsent() > 0);
         self.wake(id, Side::Read);
         // Arrived bytes of a Unix socket use the sender's buffer until they are read.
         if !is_local {
             self.wake_sender_to(id);
+            if waits {
+                self.transmit(id);
+            }
         }
     }
 

@@ -100,7 +100,7 @@ impl Net {
         for part in std::iter::once(first).chain(parts) {
             let datagram =
                 Datagram { bytes: part.to_vec(), route: Some(route), tos, ..Datagram::default() };
-            self.transmit_datagram(id, datagram);
+            self.transmit_datagram(id, route, datagram);
         }
         Ok(())
     }
@@ -117,26 +117,27 @@ impl Net {
     }
 
     /// Sends a datagram, which arrives once, twice or not at all.
-    fn transmit_datagram(&mut self, id: SocketId, datagram: Datagram) {
-        let link = match datagram.route {
-            Some((from, to)) => *self.links.between(from.ip(), to.ip()),
-            None => self.links.usual,
-        };
+    fn transmit_datagram(
+        &mut self,
+        id: SocketId,
+        (from, to): (SocketAddr, SocketAddr),
+        datagram: Datagram,
+    ) {
+        let link = *self.links.between(from.ip(), to.ip());
         let copies = if self.random.chance(link.duplication) { 2 } else { 1 };
-        let is_down = datagram.route.is_some_and(|(from, _)| self.is_down(from.ip()));
-        let lost = self.random.chance(link.loss) || is_down;
+        let lost = self.random.chance(link.loss) || self.is_down(from.ip());
         for _ in 0..copies {
             let occupied = link.time_on_wire(datagram.bytes.len() as u32);
             let delay = link.delay(&mut self.random);
             let extra_delay = link.extra_delay(&mut self.random);
             let now = self.time.now();
-            let at = self.socket_mut(id).inbound.wire.schedule(now, occupied, delay);
-            let at = at.saturating_add(extra_delay);
-            if !lost {
+            let queue = &mut self.socket_mut(id).datagrams;
+            let at = queue.as_mut().and_then(|it| it.schedule(to.ip(), now, occupied, delay));
+            if let Some(at) = at.filter(|_| !lost) {
                 let mut datagram = datagram.clone();
                 self.charge(&mut datagram, id);
                 let datagram = self.in_flight.insert(datagram);
-                self.time.schedule(at, NetEvent::Arrival(datagram));
+                self.time.schedule(at.saturating_add(extra_delay), NetEvent::Arrival(datagram));
             }
         }
     }
@@ -173,11 +174,12 @@ impl Net {
 
     /// Reports to the sender that there is no receiver, unless it was a multicast or broadcast.
     fn report_unreachable(&mut self, datagram: Datagram) {
-        let to = datagram.route.map(|(_, to)| to.ip());
-        if to.is_none_or(|to| to.is_multicast() || is_broadcast(to)) {
+        let route = datagram.route.map(|(from, to)| (from.ip(), to.ip()));
+        let Some((from, to)) = route.filter(|(_, to)| !to.is_multicast() && !is_broadcast(*to))
+        else {
             return self.uncharge(&datagram);
-        }
-        let delay = self.links.usual.delay(&mut self.random);
+        };
+        let delay = self.links.between(from, to).delay(&mut self.random);
         let datagram = self.in_flight.insert(datagram);
         self.time.schedule(self.time.now().saturating_add(delay), NetEvent::Unreachable(datagram));
     }
@@ -186,7 +188,9 @@ impl Net {
     /// so does one with `IP_RECVERR`.
     pub(super) fn on_unreachable(&mut self, datagram: u32) {
         let datagram = self.in_flight.remove(datagram);
-        if let (Some(id), Some((_, to))) = (datagram.sender, datagram.route) {
+        if let (Some(id), Some((from, to))) = (datagram.sender, datagram.route)
+            && !self.is_partitioned(from.ip(), to.ip())
+        {
             let socket = self.socket_mut(id);
             let errors = SocketOption::RecvErrors(protocol(to.ip()));
             let reported = socket.remote == Some(to) || socket.options.is_on(errors);
