@@ -136,7 +136,7 @@ impl Sim {
     }
 
     /// Separates two addresses, in both directions, until [`repair`](Self::repair). Datagrams are
-    /// lost. Connections stall without an error. Connects get no answer, are retried and finally
+    /// lost. Connections stall until the kernel gives them up. Connects get no answer, are retried and finally
     /// time out. Data that is already in flight does not arrive either.
     ///
     /// The addresses are those that sockets are bound to. If no host is set

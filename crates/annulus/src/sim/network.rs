@@ -258,8 +258,11 @@ impl Network {
     }
 
     /// Separates two hosts until they are [repaired](Self::repair): nothing arrives in either
-    /// direction. Connections between them stall without an error, and new ones time out. A
-    /// connection that one end closes in the meantime is half-open at the other.
+    /// direction. Connections between them stall, and new ones time out. A connection that one end
+    /// closes in the meantime is half-open at the other. As on Linux, a connection fails with
+    /// `TimedOut` if sent bytes have not arrived for 15 minutes or its
+    /// [limit](crate::net::TcpStream::set_user_timeout), or if it sends nothing and its
+    /// [probes](crate::net::TcpStream::set_keepalive) are not answered.
     ///
     /// # Errors
     /// Returns an error if a name is unknown.

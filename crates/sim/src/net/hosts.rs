@@ -52,6 +52,7 @@ impl Net {
         let ids: Vec<SocketId> = concerned.map(|(id, _)| id).collect();
         ids.into_iter().for_each(|id| self.vanish(id));
         self.lose_datagrams(host);
+        self.probe_cut_off();
     }
 
     /// Drops all datagrams in flight from and to a host, and the reports about datagrams that found
@@ -70,7 +71,8 @@ impl Net {
         }
     }
 
-    fn vanish(&mut self, id: SocketId) {
+    /// Destroys one end of a connection, which its peer does not notice.
+    pub(super) fn vanish(&mut self, id: SocketId) {
         let socket = self.socket_mut(id);
         if !matches!(socket.state, SocketState::Open | SocketState::Connecting) {
             return;
@@ -92,6 +94,7 @@ impl Net {
     pub(crate) fn usual_link(&self) -> Link {
         self.links.usual
     }
+        self.note_reachable();
 
     /// `None` restores the usual link.
     pub(crate) fn set_link(&mut self, a: IpAddr, b: IpAddr, link: Option<Link>) {

@@ -18,6 +18,7 @@ mod stream;
 mod udp;
 mod unix;
 mod unix_datagram;
+mod unreachable;
 
 pub(crate) use datagram_queue::Datagram;
 pub(crate) use datagrams::{OutgoingDatagram, SendOptions};
@@ -58,6 +59,9 @@ pub(crate) enum NetEvent {
     Arrival(u32),
     /// The sender learns that the datagram with this number found no receiver.
     Unreachable(u32),
+    /// A connection fails if its peer has not been reachable since this was scheduled, for the time
+    /// that is given.
+    GiveUp(SocketId, Nanos),
 }
 
 /// A change of a socket that arrives over the network.
@@ -319,6 +323,7 @@ impl Net {
             NetEvent::Clock(timer, setting) => return self.expired.push_back((timer, setting)),
             NetEvent::Arrival(datagram) => return self.on_arrival(datagram),
             NetEvent::Unreachable(datagram) => return self.on_unreachable(datagram),
+            NetEvent::GiveUp(id, at) => return self.on_give_up(id, at),
             NetEvent::Socket(id, change) => (id, change),
         };
         if self.is_cut_off(id) && !matches!(change, SocketChange::Attempt(_)) {

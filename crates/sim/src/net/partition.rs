@@ -41,6 +41,7 @@ impl Net {
     pub(crate) fn partition(&mut self, a: IpAddr, b: IpAddr) {
         if !self.partitions.pairs.contains(&AddressPair::new(a, b)) {
             self.partitions.pairs.push(AddressPair::new(a, b));
+            self.probe_cut_off();
         }
     }
 
@@ -51,6 +52,7 @@ impl Net {
         self.run();
         self.partitions.pairs.retain(|cut| *cut != AddressPair::new(a, b));
         self.release_held();
+        self.note_reachable();
     }
 
     /// Schedules the held changes whose connections are no longer cut off.
@@ -77,5 +79,6 @@ impl Net {
     /// Holds a change until the partition ends.
     pub(super) fn hold(&mut self, id: SocketId, change: SocketChange) {
         self.partitions.held.push_back((id, change));
+        self.note_held(id, change);
     }
 }

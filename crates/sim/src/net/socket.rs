@@ -4,6 +4,7 @@ use super::datagram_queue::{DatagramPeer, DatagramQueue};
 use super::flow::{Flow, StreamEnd};
 use super::options::Options;
 use super::unix::UnixPart;
+use super::unreachable::GiveUp;
 use crate::descriptors::Watcher;
 use crate::op_id::OpId;
 use annulus_kernel::Domain;
@@ -57,8 +58,10 @@ pub(crate) struct Socket {
     pub(crate) inbound: Flow,
     pub(crate) stopped_sending: bool,
     pub(crate) stopped_receiving: bool,
-    /// Whether the host of the socket has crashed.
+    /// Whether the host of the socket has crashed, or its kernel has given the connection up.
     pub(crate) vanished: bool,
+    /// When the kernel gives the connection up; `None` while the peer can be reached.
+    pub(crate) gives_up: Option<GiveUp>,
     /// Whether no file refers to the socket any longer.
     pub(crate) released: bool,
     /// Number of scheduled events and datagrams that refer to the socket.
@@ -88,6 +91,7 @@ impl Socket {
             stopped_sending: false,
             stopped_receiving: false,
             vanished: false,
+            gives_up: None,
             released: false,
             events: 0,
             readers: Vec::new(),

@@ -12,7 +12,7 @@ mod signals;
 mod without_ring;
 
 use annulus::io::copy_bidirectional;
-use annulus::net::{TcpListener, TcpStream, UdpSocket};
+use annulus::net::{KeepAlive, TcpListener, TcpStream, UdpSocket};
 use annulus::sim::{Disturbance, Disturbances, Link, Network, Sim, check, find_failure};
 use annulus::time::{Instant, sleep, timeout};
 use annulus::{Runtime, spawn};
@@ -235,6 +235,60 @@ fn a_crash_leaves_connections_half_open_until_the_host_answers_again() -> io::Re
             timeout(100 * SECOND, silent.recv()).await.is_err(),
             "an idle connection was reset"
         );
+        ping(&mut TcpStream::connect("server:7").await?).await?;
+        Ok(())
+    })
+    .map(drop)
+}
+
+#[test]
+fn probes_end_a_silent_connection_to_a_crashed_host() -> io::Result<()> {
+    with_echo(async |network| {
+        let mut stream = TcpStream::connect("server:7").await?;
+        let probes = KeepAlive { time: 10 * SECOND, interval: 5 * SECOND, retries: 3 };
+        stream.set_keepalive(Some(probes))?;
+        ping(&mut stream).await?;
+        network.partition("server", "client")?;
+        assert!(timeout(20 * SECOND, stream.recv()).await.is_err());
+        network.repair("server", "client")?;
+        assert!(timeout(100 * SECOND, stream.recv()).await.is_err(), "it answers again");
+        ping(&mut stream).await?;
+        network.crash("server")?;
+        let start = Instant::now();
+        assert_eq!(stream.recv().await.unwrap_err().kind(), ErrorKind::TimedOut);
+        assert!((25 * SECOND..26 * SECOND).contains(&start.elapsed()), "{:?}", start.elapsed());
+        Ok(())
+    })
+    .map(drop)
+}
+
+/// As on Linux, a connection is not probed while it repeats bytes.
+#[test]
+fn bytes_that_do_not_arrive_end_their_connection() -> io::Result<()> {
+    with_echo(async |network| {
+        let mut limited = TcpStream::connect("server:7").await?;
+        limited.set_user_timeout(Some(30 * SECOND))?;
+        let mut probed = TcpStream::connect("server:7").await?;
+        let probes = KeepAlive { time: SECOND, interval: SECOND, retries: 1 };
+        probed.set_keepalive(Some(probes))?;
+        network.partition("server", "client")?;
+        sleep(SECOND).await;
+        limited.send("late").await?;
+        probed.send("late").await?;
+        assert!(timeout(20 * SECOND, limited.recv()).await.is_err());
+        network.repair("server", "client")?;
+        assert_eq!(&*limited.recv_exact(4).await?, b"late");
+        assert_eq!(&*probed.recv_exact(4).await?, b"late");
+        network.partition("server", "client")?;
+        sleep(SECOND).await;
+        let start = Instant::now();
+        limited.send("lost").await?;
+        probed.send("lost").await?;
+        assert_eq!(limited.recv().await.unwrap_err().kind(), ErrorKind::TimedOut);
+        assert!((30 * SECOND..31 * SECOND).contains(&start.elapsed()), "{:?}", start.elapsed());
+        assert_eq!(probed.recv().await.unwrap_err().kind(), ErrorKind::TimedOut);
+        assert!((924 * SECOND..926 * SECOND).contains(&start.elapsed()), "{:?}", start.elapsed());
+        network.repair("server", "client")?;
         ping(&mut TcpStream::connect("server:7").await?).await?;
         Ok(())
     })

@@ -186,8 +186,13 @@ fn a_graceful_shutdown_loses_no_line_under_faults() {
         let sends = network.clone();
         network.client("client", async move {
             let mut stream = TcpStream::connect("server:80").await?;
-            let kinds = &[Disturbance::Partition, Disturbance::Delay, Disturbance::Slow];
-            sends.disturb(Disturbances { kinds, ..Disturbances::default() });
+            let disturbances = Disturbances {
+                kinds: &[Disturbance::Partition, Disturbance::Delay, Disturbance::Slow],
+                // Shorter than the server's probes of a silent connection take.
+                length: SECOND / 1000..2 * SECOND,
+                ..Disturbances::default()
+            };
+            sends.disturb(disturbances.clone());
             for _ in 0..3 {
                 stream.send("line\n").await?;
                 assert_eq!(&*stream.recv_exact(5).await?, b"LINE\n");
@@ -198,7 +203,7 @@ fn a_graceful_shutdown_loses_no_line_under_faults() {
             // The line has arrived, and its second of work has not ended.
             sleep(SECOND / 2).await;
             sends.signal("server", Signal::SIGTERM)?;
-            sends.disturb(Disturbances { kinds, ..Disturbances::default() });
+            sends.disturb(disturbances);
             assert_eq!(&*stream.recv_exact(5).await?, b"LAST\n");
             assert!(stream.recv().await?.is_none(), "bytes arrived after the last line");
             sends.calm();
