@@ -109,7 +109,7 @@ impl Net {
         }
     }
 
-    fn retry_connect(&mut self, id: SocketId, nth: u8) {
+    pub(super) fn retry_connect(&mut self, id: SocketId, nth: u8) {
         if nth == MAX_CONNECT_RETRIES {
             return self.on_refused(id, Errno::TIMEDOUT);
         }
@@ -135,7 +135,8 @@ impl Net {
 
     pub(super) fn on_established(&mut self, id: SocketId) {
         let socket = self.socket_mut(id);
-        if matches!(socket.state, SocketState::Connecting) {
+        // Without a peer, the accepting end was lost in a crash.
+        if matches!(socket.state, SocketState::Connecting) && socket.peer.is_some() {
             socket.state = SocketState::Open;
             self.wake(id, Side::Write);
             self.wake(id, Side::Read);

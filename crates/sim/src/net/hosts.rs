@@ -79,8 +79,13 @@ impl Net {
         }
         socket.state = SocketState::Closed;
         socket.vanished = true;
-        if let Some(peer) = socket.peer {
-            self.socket_mut(peer).inbound.discard_unsent();
+        let Some(peer) = socket.peer else { return };
+        self.socket_mut(peer).inbound.discard_unsent();
+        if matches!(self.socket(peer).state, SocketState::Connecting) {
+            // The answer to the connect is lost, so the peer repeats its attempt.
+            self.socket_mut(id).peer = None;
+            self.socket_mut(peer).peer = None;
+            self.retry_connect(peer, 0);
         }
     }
 
@@ -89,12 +94,12 @@ impl Net {
         self.run();
         self.partitions.switch_on(host);
         self.release_held();
+        self.note_reachable();
     }
 
     pub(crate) fn usual_link(&self) -> Link {
         self.links.usual
     }
-        self.note_reachable();
 
     /// `None` restores the usual link.
     pub(crate) fn set_link(&mut self, a: IpAddr, b: IpAddr, link: Option<Link>) {

@@ -1,9 +1,10 @@
-//! Data in flight at a crash: on its way to the device, and in datagrams.
+//! What is in flight at a crash: data on its way to the device, datagrams, and the answers to
+//! connects.
 
-use super::SECOND;
+use super::{SECOND, echo, ping};
 use annulus::Runtime;
 use annulus::fs::File;
-use annulus::net::UdpSocket;
+use annulus::net::{TcpStream, UdpSocket};
 use annulus::sim::{Device, Disk, Link, Network, Sim};
 use annulus::time::{Instant, sleep};
 use std::cell::{Cell, RefCell};
@@ -83,5 +84,31 @@ fn datagrams_in_flight_are_lost_in_a_crash_in_both_directions() -> io::Result<()
     network.host("server", move || exchange(client, arrived.clone()))?;
     network.run()?;
     assert_eq!((sim.sockets(), sim.open_descriptors()), (0, 0));
+    Ok(())
+}
+
+/// The answer is lost, so the client asks the host again after its restart.
+#[test]
+fn a_connect_that_a_crash_leaves_unanswered_is_repeated() -> io::Result<()> {
+    let network = Network::new(4);
+    network.host("server", echo)?;
+    let faults = network.clone();
+    network.client("client", async move {
+        faults.link("client", "server", Some(Link { latency: SECOND, ..Link::default() }))?;
+        sleep(SECOND).await;
+        let start = Instant::now();
+        let connecting = annulus::spawn(TcpStream::connect("server:7"));
+        // The attempt has arrived, but its answer has not.
+        sleep(3 * SECOND / 2).await;
+        faults.crash("server")?;
+        sleep(4 * SECOND).await;
+        faults.bounce("server")?;
+        let mut stream = connecting.await.unwrap()?;
+        assert!((5 * SECOND..20 * SECOND).contains(&start.elapsed()), "{:?}", start.elapsed());
+        ping(&mut stream).await?;
+        io::Result::Ok(())
+    })?;
+    network.run()?;
+    assert_eq!(network.sim().sockets(), 0);
     Ok(())
 }
