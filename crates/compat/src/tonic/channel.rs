@@ -22,8 +22,9 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A channel for tonic clients, on annulus alone. All calls of a channel and its clones share one
 /// HTTP/2 connection to a server. The first call opens the connection. Once it has ended, the next
-/// call opens another. Calls fail with the status `UNAVAILABLE` if the server cannot be reached or
-/// the connection breaks. They are not retried, since the server may have started them.
+/// call opens another. Calls fail with the status `UNAVAILABLE` if the server cannot be reached,
+/// shuts down before it begins them, or the connection breaks. They are not retried, since the
+/// server may have started them.
 ///
 /// Dropping a call's future or its response cancels the call, also on the server.
 ///

@@ -57,12 +57,19 @@ pub(super) fn of_transport(error: &(dyn Error + 'static)) -> Status {
     let mut cause = error.source();
     while let Some(error) = cause {
         text = format!("{text}: {error}");
-        if let Some(reason) = error.downcast_ref::<h2::Error>().and_then(h2::Error::reason) {
+        if let Some(reason) = error.downcast_ref().and_then(failure) {
             code = of_reset(reason);
         }
         cause = error.source();
     }
     Status::new(code, text)
+}
+
+/// Returns the reason with which the call has failed. `None` if the server shuts down and has not
+/// begun the call: then only the connection has ended.
+fn failure(error: &h2::Error) -> Option<h2::Reason> {
+    let is_shutdown = error.is_go_away() && error.is_remote();
+    error.reason().filter(|reason| !is_shutdown || *reason != h2::Reason::NO_ERROR)
 }
 
 fn of_reset(reason: h2::Reason) -> Code {

@@ -14,6 +14,11 @@ use std::rc::Rc;
 use std::time::Duration;
 use tonic::{Code, Request};
 
+/// The type of an HTTP/2 frame with the head of a request.
+const HEADERS: u8 = 1;
+const SETTINGS_FRAME: &[u8] = b"\0\0\0\x04\0\0\0\0\0";
+const GOAWAY_FRAME_BEFORE_STREAM_1: &[u8] = b"\0\0\x08\x07\0\0\0\0\0\0\0\0\0\0\0\0\0";
+
 #[test]
 fn message_sizes_are_limited() {
     everywhere(async || {
@@ -59,6 +64,37 @@ fn panicking_handler_ends_only_its_call() {
         let status = unary(channel.clone(), "/test.Trouble/Panic", request).await.unwrap_err();
         assert!(matches!(status.code(), Code::Cancelled | Code::Internal), "{status:?}");
         assert_eq!(other.say(hello("after")).await?.into_inner().message, "hello, after");
+        Ok(())
+    });
+}
+
+/// A server that shuts down sends GOAWAY without an error, with the last stream that it serves.
+#[test]
+fn call_that_a_server_does_not_begin_before_its_end_is_unavailable() {
+    everywhere(async || {
+        let listener = TcpListener::bind("127.0.0.1:0")?;
+        let address = listener.local_addr()?;
+        let server = annulus::spawn(async move {
+            let (mut stream, _) = listener.accept().await?;
+            stream.send(SETTINGS_FRAME).await?;
+            stream.recv_exact(24).await?; // The preface.
+            loop {
+                let head = stream.recv_exact(9).await?;
+                let len = usize::from(head[1]) << 8 | usize::from(head[2]);
+                stream.recv_exact(len).await?;
+                if head[3] == HEADERS {
+                    break;
+                }
+            }
+            stream.send(GOAWAY_FRAME_BEFORE_STREAM_1).await?;
+            // The connection stays open.
+            while stream.recv().await?.is_some() {}
+            io::Result::Ok(())
+        });
+        let mut client = Client::new(Channel::new(format!("http://{address}").parse()?)?);
+        let status = client.say(hello("late")).await.unwrap_err();
+        assert_eq!(status.code(), Code::Unavailable, "{status}");
+        drop((client, server));
         Ok(())
     });
 }
