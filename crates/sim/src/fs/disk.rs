@@ -425,16 +425,19 @@ impl Disk {
 
     /// Returns how many bytes of a write fit; ENOSPC if none do.
     fn writable_len(&self, file: OpenId, at: u64, len: usize) -> Result<usize, Errno> {
-        let free =
-            (self.device.capacity / PAGE_SIZE as u64).saturating_sub(self.tree.pages() as u64);
-        let pages = self.pages(file)?;
-        if pages.missing(at, len) as u64 <= free {
+        let (pages, free) = (self.pages(file)?, self.free_pages());
+        if pages.fits(at, len, free) {
             return Ok(len);
         }
         let page = PAGE_SIZE as u64;
         let ends = (at / page + 1..).map(|next| (next * page - at) as usize);
-        let fits = |count: &usize| pages.missing(at, *count) as u64 <= free;
+        let fits = |count: &usize| pages.fits(at, *count, free);
         ends.take_while(fits).last().ok_or(Errno::NOSPC)
+    }
+
+    /// Returns how many pages have space on the device.
+    fn free_pages(&self) -> usize {
+        (self.device.capacity as usize / PAGE_SIZE).saturating_sub(self.tree.pages())
     }
 
     /// Moves the cursor, and writes its new position to `into`.
@@ -575,14 +578,16 @@ impl Disk {
         if len == 0 {
             return Err(Errno::INVAL);
         }
-        let fits = offset.saturating_add(len) <= self.device.capacity;
-        if !fits || self.writable_len(file, offset, bytes) != Ok(bytes) {
+        let end = offset.checked_add(len).filter(|end| i64::try_from(*end).is_ok());
+        let end = end.ok_or(Errno::FBIG)?;
+        let free = self.free_pages();
+        let pages = self.writable(file)?;
+        if !pages.fits(offset, bytes, free) {
             return Err(Errno::NOSPC);
         }
-        let pages = self.writable(file)?;
         pages.allocate(offset, bytes);
-        if !keep && offset + len > pages.len() {
-            pages.set_len(offset + len);
+        if !keep && end > pages.len() {
+            pages.set_len(end);
         }
         Ok(0)
     }

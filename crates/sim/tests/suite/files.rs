@@ -311,6 +311,17 @@ fn write_to_full_disk_is_short_then_fails() {
     fixture.close(file);
     fixture.remove("a", false).unwrap();
     assert_eq!((fixture.call(more), fixture.size("b")), (Ok(0), Ok(4096)));
+    assert_eq!(fixture.write(other, &[1; 4 * 4096], 0), Ok(4 * 4096));
+    // These pages exist already.
+    let again = FileCall::Allocate { fd: other, mode: 0, offset: 100, len: 8000 };
+    assert_eq!(fixture.call(again), Ok(0));
+    let far = FileCall::Allocate { fd: other, mode: 0, offset: 1 << 40, len: 4096 };
+    assert_eq!(fixture.call(far), Err(Errno::NOSPC));
+    assert_eq!(fixture.call(FileCall::SetLen { fd: other, len: 0 }), Ok(0));
+    assert_eq!((fixture.call(far), fixture.size("b")), (Ok(0), Ok((1 << 40) + 4096)));
+    let most = i64::MAX as u64;
+    let beyond = FileCall::Allocate { fd: other, mode: 0, offset: most, len: most };
+    assert_eq!(fixture.call(beyond), Err(Errno::FBIG));
 }
 
 #[test]
