@@ -55,20 +55,29 @@ impl Framing {
             (Self::Trailers, [b'\r', b'\n', ..]) => (2, Self::Length(0)),
             (Self::Trailers, _) => {
                 let mut headers = [httparse::EMPTY_HEADER; MAX_TRAILERS];
-                match httparse::parse_headers(received, &mut headers) {
+                let shown = &received[..received.len().min(MAX_TRAILER_BYTES)];
+                match httparse::parse_headers(shown, &mut headers) {
                     Ok(Status::Complete((length, _))) => (length, Self::Length(0)),
-                    Ok(Status::Partial) if received.len() < MAX_TRAILER_BYTES => return Ok(None),
+                    Ok(Status::Partial) if shown.len() < MAX_TRAILER_BYTES => return Ok(None),
                     _ => return Err(Refusal::BAD_REQUEST),
                 }
             }
             // httparse takes a line without a digit for the last chunk.
             (_, [first, ..]) if !first.is_ascii_hexdigit() => return Err(Refusal::BAD_REQUEST),
-            _ => match httparse::parse_chunk_size(received) {
-                Ok(Status::Complete((length, 0))) => (length, Self::Trailers),
-                Ok(Status::Complete((length, size))) => (length, Self::ChunkData(size)),
-                Ok(Status::Partial) if received.len() < MAX_CHUNK_LINE_BYTES => return Ok(None),
-                _ => return Err(Refusal::BAD_REQUEST),
-            },
+            _ => {
+                let shown = &received[..received.len().min(MAX_CHUNK_LINE_BYTES)];
+                match httparse::parse_chunk_size(shown) {
+                    // httparse allows a line feed in an extension. A proxy that ends the line there
+                    // would take a part of the body for a request.
+                    Ok(Status::Complete((length, _))) if shown[..length - 1].contains(&b'\n') => {
+                        return Err(Refusal::BAD_REQUEST);
+                    }
+                    Ok(Status::Complete((length, 0))) => (length, Self::Trailers),
+                    Ok(Status::Complete((length, size))) => (length, Self::ChunkData(size)),
+                    Ok(Status::Partial) if shown.len() < MAX_CHUNK_LINE_BYTES => return Ok(None),
+                    _ => return Err(Refusal::BAD_REQUEST),
+                }
+            }
         };
         *self = next;
         Ok(Some(length))

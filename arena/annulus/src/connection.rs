@@ -174,8 +174,11 @@ mod tests {
             (format!("{post}Transfer-Encoding: chunked\r\n\r\n\r\n\r\n"), 400),
             (format!("{post}Transfer-Encoding: chunked\r\n\r\n;x=y\r\n\r\n"), 400),
             (format!("{post}Transfer-Encoding: chunked\r\n\r\n1\r\n200\r\n"), 400),
+            (format!("{post}Transfer-Encoding: chunked\r\n\r\n1;\nx\r\n2\r\n0\r\n\r\n"), 400),
+            (format!("{post}Transfer-Encoding: chunked\r\n\r\n1;{}\r\n", "x".repeat(2000)), 400),
             (format!("{post}Content-Length: 100\r\n\r\n{}", "1".repeat(100)), 413),
             (format!("GET /{} HTTP/1.1\r\n", "a".repeat(20_000)), 431),
+            (format!("GET /{} HTTP/1.1\r\nHost: a\r\n\r\n", "a".repeat(20_000)), 431),
         ] {
             let mut connection = connection();
             let answer = answers(&mut connection, text.as_bytes(), 0);
@@ -205,5 +208,22 @@ mod tests {
         assert!(continued.starts_with("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200"), "{continued}");
         assert!(continued.ends_with("\r\n\r\n3"), "{continued}");
         assert!(answers(&mut connection(), text, 0).starts_with("HTTP/1.1 200"));
+        let old = b"POST /upload HTTP/1.0\r\nExpect: 100-continue\r\nContent-Length: 3\r\n\r\nabc";
+        let found = answers(&mut connection(), old, old.len() - 3);
+        assert!(found.starts_with("HTTP/1.1 200"), "{found}");
+    }
+
+    #[test]
+    fn a_target_may_have_a_host() {
+        for (target, body) in [
+            ("http://a/baseline11?a=1&b=2", "3"),
+            ("HTTP://a:80/pipeline", "ok"),
+            ("/baseline11?a=1&b=2&c=http://b/", "3"),
+        ] {
+            let text = format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n");
+            let answer = answers(&mut connection(), text.as_bytes(), 0);
+            assert!(answer.starts_with("HTTP/1.1 200"), "{target}: {answer}");
+            assert!(answer.ends_with(&format!("\r\n\r\n{body}")), "{target}: {answer}");
+        }
     }
 }

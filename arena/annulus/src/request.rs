@@ -41,9 +41,11 @@ impl Request {
     pub(crate) fn parse(received: &[u8]) -> Result<Option<(Self, usize)>, Refusal> {
         let mut lines = [const { MaybeUninit::uninit() }; MAX_HEADERS];
         let mut head = httparse::Request::new(&mut []);
-        let length = match head.parse_with_uninit_headers(received, &mut lines) {
+        // What may be a head does not depend on how it arrives: in pieces, or with further bytes.
+        let shown = &received[..received.len().min(MAX_HEAD_BYTES)];
+        let length = match head.parse_with_uninit_headers(shown, &mut lines) {
             Ok(Status::Complete(length)) => length,
-            Ok(Status::Partial) if received.len() < MAX_HEAD_BYTES => return Ok(None),
+            Ok(Status::Partial) if shown.len() < MAX_HEAD_BYTES => return Ok(None),
             Ok(Status::Partial) | Err(httparse::Error::TooManyHeaders) => {
                 return Err(Refusal::HEAD_TOO_LARGE);
             }
@@ -61,6 +63,8 @@ impl Request {
             is_patient: false,
         };
         let hosts = request.read_headers(head.headers)?;
+        // A client of HTTP/1.0 would take `100 Continue` for the answer (RFC 9110, 10.1.1).
+        request.is_patient &= version == 1;
         let is_one_host = hosts == 1 || hosts == 0 && version == 0;
         let is_chunked = request.framing == Framing::Chunk;
         if !is_one_host || is_chunked && version == 0 {
@@ -109,6 +113,7 @@ impl Request {
 }
 
 fn target(method: &str, target: &str) -> Target {
+    let target = without_host(target);
     let (path, query) = target.split_once('?').unwrap_or((target, ""));
     match (path, method) {
         ("/baseline11", "GET" | "POST") => Target::Sum(sum(query)),
@@ -122,6 +127,16 @@ fn target(method: &str, target: &str) -> Target {
             Some(_) => Target::Refused(Refusal::METHOD_NOT_ALLOWED),
             None => Target::Refused(Refusal::NOT_FOUND),
         },
+    }
+}
+
+/// Returns a target without the scheme and the host that it may have (RFC 9112, 3.2.2).
+fn without_host(target: &str) -> &str {
+    match target.split_once("://") {
+        Some((scheme, rest)) if !target.starts_with('/') && !scheme.contains('?') => {
+            rest.find(['/', '?']).map_or("/", |begin| &rest[begin..])
+        }
+        _ => target,
     }
 }
 
