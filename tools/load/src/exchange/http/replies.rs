@@ -220,6 +220,8 @@ fn chunk_size(bytes: &[u8]) -> Parsed<u64> {
         return Err(wrong());
     }
     match httparse::parse_chunk_size(bytes) {
+        // httparse would accept a line feed in an extension.
+        Ok(Status::Complete((length, _))) if bytes[..length - 1].contains(&b'\n') => Err(wrong()),
         Ok(Status::Complete(line)) => Ok(Some(line)),
         Ok(Status::Partial) => Ok(None),
         Err(_) => Err(wrong()),

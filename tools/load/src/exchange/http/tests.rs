@@ -124,6 +124,7 @@ fn invalid_chunks_are_chunk_faults() {
         "5\r\nhello!",
         "5\nhello",
         "5\r\nhello\r\n\r\n",
+        "5;\nx\r\nhello\r\n0\r\n\r\n",
         "11111111111111111\r\n",
         "0\r\n:\r\n\r\n",
     ] {
