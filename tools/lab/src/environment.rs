@@ -86,13 +86,15 @@ fn command_line(arguments: impl Iterator<Item = String>) -> Vec<String> {
     arguments
 }
 
-/// Returns true if a variable can change the build or the measurement. Variables that hold paths of
-/// this machine, such as `CARGO_HOME` and `ANNULUS_ORIGINALS`, are not kept.
+/// Returns true if a variable can change the build or the measurement. Results are published, so
+/// variables that hold secrets, such as `ANNULUS_MEET_TOKEN`, or paths of this machine, such as
+/// `CARGO_HOME` and `ANNULUS_ORIGINALS`, are not kept.
 fn matters(variable: &str) -> bool {
     let exact = ["RUSTFLAGS", "RUST_LOG", "RUST_BACKTRACE", "RUST_MIN_STACK"];
     let begins = ["ANNULUS_", "CARGO_PROFILE_"];
-    let is_path = variable == "ANNULUS_ORIGINALS";
-    exact.contains(&variable) || !is_path && begins.iter().any(|start| variable.starts_with(start))
+    let is_private = variable == "ANNULUS_ORIGINALS" || variable.ends_with("_TOKEN");
+    exact.contains(&variable)
+        || !is_private && begins.iter().any(|start| variable.starts_with(start))
 }
 
 #[cfg(test)]
@@ -135,6 +137,7 @@ mod tests {
             matters("RUSTFLAGS") && matters("ANNULUS_X") && matters("CARGO_PROFILE_RELEASE_LTO")
         );
         assert!(!matters("RUSTUP_HOME") && !matters("RUSTUP_TOOLCHAIN"));
+        assert!(!matters("ANNULUS_MEET_TOKEN"), "a secret would be kept in published results");
         assert!(
             !matters("ANNULUS_ORIGINALS")
                 && !matters("HOME")
