@@ -12,13 +12,15 @@ const WRK_SCRIPT: &[&str] = &[
     r"refused=(?m)^measured \d+ \d+ \S+ \d+ \d+ \d+ \d+ (\d+)",
 ];
 
-/// Expressions for wrk's own output.
+/// Expressions for wrk's own output. wrk2, whose program is also called wrk, prints percentiles such
+/// as `99.000%`.
 const WRK: &[&str] = &[
     r"requests=(?m)^\s*(\d+) requests in ",
     r"rate=(?m)^Requests/sec:\s+([\d.]+)",
     r"mean=(?m)^\s+Latency\s+([\d.]+[a-z]+)",
-    r"p50=(?m)^\s+50%\s+([\d.]+[a-z]+)",
-    r"p99=(?m)^\s+99%\s+([\d.]+[a-z]+)",
+    r"p50=(?m)^\s+50(?:\.000)?%\s+([\d.]+[a-z]+)",
+    r"p99=(?m)^\s+99(?:\.000)?%\s+([\d.]+[a-z]+)",
+    r"p99.9=(?m)^\s+99\.900%\s+([\d.]+[a-z]+)",
     r"refused=Non-2xx or 3xx responses: (\d+)",
     r"errors=Socket errors: connect (\d+)",
     r"errors=Socket errors: .*read (\d+)",

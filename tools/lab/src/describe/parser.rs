@@ -412,6 +412,15 @@ mod tests {
     }
 
     #[test]
+    fn percentiles_of_wrk2_are_read() {
+        let printed = "  Thread Stats   Avg      Stdev     Max   +/- Stdev\n    Latency     0.90ms    1.00ms   9.00ms   90.00%\n  \
+            Latency Distribution (HdrHistogram - Recorded Latency)\n 50.000%    0.85ms\n 75.000%    1.10ms\n 90.000%    1.30ms\n \
+            99.000%    2.50ms\n 99.900%    7.25ms\n 99.990%    9.00ms\n  10000 requests in 2.00s, 9.00MB read\nRequests/sec:   5000.00\n";
+        let numbers = [("p50_us", 850.0), ("p99_us", 2500.0), ("p99_9_us", 7250.0)];
+        assert_numbers(&read("wrk", printed).expect("no sample was read"), &numbers);
+    }
+
+    #[test]
     fn h2load_hey_oha_and_ab_output_is_read() {
         let h2load = "finished in 2.00s, 50000.00 req/s, 4.24MB/s\n\
             requests: 101000 total, 101000 started, 100000 done, 100000 succeeded, 7 failed, 5 errored, 1 timeout\n\
