@@ -42,7 +42,8 @@ Options:
       --json                 print only JSON: a line per contender and table
   -h, --help                 print this text
 
-Exit code: 0 measured, 1 something failed, 2 usage.";
+Exit code: 0 measured, 1 something failed, 2 usage, 141 the reader of standard
+output has closed the pipe.";
 
 /// Rounds needed for an interval, and thus for the first table.
 const FIRST: usize = 6;
@@ -63,6 +64,9 @@ const PIECE_BYTES: usize = 1 << 10;
 /// A contender's name, and its mode for `--serve`.
 const CONTENDERS: [(&str, &str); 4] =
     [("io_uring", "uring"), ("epoll", "epoll"), ("threads", "threads"), ("control", "epoll")];
+
+/// The exit code of a program that SIGPIPE ends: 128 + 13.
+const PIPE_CLOSED: u8 = 141;
 
 /// What a server does with a message.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -122,10 +126,7 @@ fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let ended = match words[..] {
-        ["--help" | "-h"] => {
-            println!("{HELP}");
-            Ok(())
-        }
+        ["--help" | "-h"] => show(&format!("{HELP}\n")),
         // The program starts itself with these arguments to run a server.
         ["--serve", kind, core] => serve(kind, core, None),
         ["--serve", kind, core, file] => serve(kind, core, Some(file.into())),
@@ -139,6 +140,7 @@ fn main() -> ExitCode {
     };
     match ended {
         Ok(()) => ExitCode::SUCCESS,
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::from(PIPE_CLOSED),
         Err(error) => {
             eprintln!("annulus-compare: {error}");
             ExitCode::FAILURE
@@ -158,34 +160,34 @@ fn options(words: &[&str]) -> Result<Options, String> {
     };
     let mut words = words.iter();
     while let Some(&word) = words.next() {
-        let mut number = |from: usize, to: usize| {
-            let value = words.next().ok_or(format!("{word} needs a value"))?;
-            let numbers = value.split(',').map(|text| match text.parse() {
-                Ok(number) if (from..=to).contains(&number) => Ok(number),
-                _ => Err(format!("{word} {value}: '{text}' is not a number from {from} to {to}")),
-            });
-            numbers.collect::<Result<Vec<usize>, _>>()
+        let mut value = || words.next().copied().ok_or(format!("{word} needs a value"));
+        let parse = |text: &str, from: usize, to: usize| match text.parse() {
+            Ok(number) if (from..=to).contains(&number) => Ok(number),
+            _ => Err(format!("{word}: '{text}' is not a number from {from} to {to}")),
         };
+        let mut number = |from, to| parse(value()?, from, to);
         match word {
-            "-c" | "--connections" => options.connections = number(1, 10_000)?,
+            "-c" | "--connections" => {
+                let numbers = value()?.split(',').map(|text| parse(text, 1, 10_000));
+                options.connections = numbers.collect::<Result<_, _>>()?;
+            }
             "--clients" => return Err("--clients is now --connections (-c)".to_owned()),
-            "-b" | "--bytes" => options.bytes = number(1, 1 << 16)?[0],
-            "-r" | "--rounds" => options.rounds = number(FIRST, 1000)?[0],
+            "-b" | "--bytes" => options.bytes = number(1, 1 << 16)?,
+            "-r" | "--rounds" => options.rounds = number(FIRST, 1000)?,
             "--long" => {
                 options.connections = LONG_CONNECTIONS.into();
                 options.rounds = LONG_ROUNDS;
             }
             "--only" => {
-                options.only = Some(match words.next() {
-                    Some(&"echo") => Workload::Echo,
-                    Some(&"files") => Workload::Files,
+                options.only = Some(match value()? {
+                    "echo" => Workload::Echo,
+                    "files" => Workload::Files,
                     other => {
-                        let other = other.copied().unwrap_or("");
                         return Err(format!("--only '{other}': the workloads are echo and files"));
                     }
                 });
             }
-            "--slice" => options.slice = Duration::from_millis(number(1, 60_000)?[0] as u64),
+            "--slice" => options.slice = Duration::from_millis(number(1, 60_000)? as u64),
             "--json" => options.json = true,
             _ => return Err(format!("unexpected argument '{word}'")),
         }
@@ -426,6 +428,11 @@ impl Drop for SentFile {
 }
 
 fn compare(options: &Options) -> io::Result<()> {
+    if cfg!(debug_assertions) {
+        eprintln!(
+            "annulus-compare: this is a debug build, so the figures mean little: use --release"
+        );
+    }
     let cores = affinity::allowed()?;
     let (first, last) = (cores[0], cores[cores.len() - 1]);
     let (file, cells) = (SentFile::create()?, options.cells());
@@ -450,9 +457,9 @@ fn compare(options: &Options) -> io::Result<()> {
             let table = table(&contenders, number);
             let is_last = to == options.rounds;
             match options.json {
-                true if is_last => print!("{}", json(&table, cell, options)),
+                true if is_last => show(&json(&table, cell, options))?,
                 true => {}
-                false => print!("{}", text(&table, cell, options.bytes, to)),
+                false => show(&text(&table, cell, options.bytes, to))?,
             }
             if is_last {
                 sentences += &format!("\n{}", summary(&table, cell));
@@ -460,10 +467,16 @@ fn compare(options: &Options) -> io::Result<()> {
         }
     }
     if !options.json {
-        println!("{sentences}");
-        println!("\nMore servers, latencies and memory: cargo run --release -- bench echo");
+        show(&format!(
+            "{sentences}\n\nMore servers, latencies and memory: cargo run --release -- bench echo\n"
+        ))?;
     }
     Ok(())
+}
+
+/// Prints a text on standard output. Unlike `print!`, it does not panic if that is closed or full.
+fn show(text: &str) -> io::Result<()> {
+    io::stdout().write_all(text.as_bytes())
 }
 
 /// Measures all contenders in turn. Each round starts with a different one.
@@ -687,11 +700,13 @@ mod tests {
     #[test]
     fn bad_arguments_are_named_with_their_limits() {
         let error = |words: &[&str]| options(words).err().expect("the arguments were accepted");
-        assert_eq!(error(&["-c", "1,0"]), "-c 1,0: '0' is not a number from 1 to 10000");
+        assert_eq!(error(&["-c", "1,0"]), "-c: '0' is not a number from 1 to 10000");
+        assert_eq!(error(&["-b", "1,2"]), "-b: '1,2' is not a number from 1 to 65536");
         assert_eq!(error(&["--clients", "1"]), "--clients is now --connections (-c)");
         assert_eq!(error(&["--only", "udp"]), "--only 'udp': the workloads are echo and files");
-        assert_eq!(error(&["--rounds", "5"]), "--rounds 5: '5' is not a number from 6 to 1000");
+        assert_eq!(error(&["--rounds", "5"]), "--rounds: '5' is not a number from 6 to 1000");
         assert_eq!(error(&["--slice"]), "--slice needs a value");
+        assert_eq!(error(&["--only"]), "--only needs a value");
         assert_eq!(error(&["--fast"]), "unexpected argument '--fast'");
     }
 }

@@ -1,6 +1,6 @@
 //! Runs the program with slices too short for meaningful figures.
 
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 fn compare(words: &str) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_annulus-compare"));
@@ -44,7 +44,18 @@ fn an_invalid_value_is_a_usage_error() {
     let output = compare("--slice 0");
     assert_eq!(output.status.code(), Some(2));
     let text = String::from_utf8_lossy(&output.stderr);
-    assert!(text.contains("--slice 0: '0' is not a number from 1 to 60000"), "{text}");
+    assert!(text.contains("--slice: '0' is not a number from 1 to 60000"), "{text}");
+}
+
+#[test]
+fn a_closed_pipe_ends_the_program_without_a_panic() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_annulus-compare"));
+    let (reader, writer) = std::io::pipe().expect("the pipe cannot be created");
+    drop(reader);
+    command.arg("--help").stdout(writer).stderr(Stdio::piped());
+    let output = command.output().expect("the program did not start");
+    assert_eq!(output.status.code(), Some(141), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
 /// The interval of the ratio of CPU time per message, io_uring to epoll.
