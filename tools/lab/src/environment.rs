@@ -27,6 +27,10 @@ pub struct Environment {
     pub commit: Option<String>,
     /// The Cargo profile with which annulus was built, if known.
     pub profile: Option<String>,
+    /// Whether annulus is a debug build. Its servers and its load take several times the CPU time
+    /// of a release build, so results of the two are not mixed.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub debug_build: bool,
     /// The command line, with the name of the program instead of its path.
     pub command_line: Vec<String>,
     /// Variables that can affect a run, such as `RUSTFLAGS`, `ANNULUS_*` and `CARGO_PROFILE_*`.
@@ -51,6 +55,7 @@ impl Environment {
             version: env!("CARGO_PKG_VERSION").into(),
             commit: option_env!("ANNULUS_COMMIT").map(str::to_owned),
             profile: option_env!("ANNULUS_PROFILE").map(str::to_owned),
+            debug_build: cfg!(debug_assertions),
             command_line: command_line(std::env::args()),
             variables: std::env::vars().filter(|(name, _)| matters(name)).collect(),
             load_average: line("/proc/loadavg"),

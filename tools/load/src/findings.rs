@@ -36,7 +36,8 @@ impl RunResults {
 
     /// Creates the recording of a run. The caller adds the command line and the label.
     pub(crate) fn into_recording(self, plan: &Plan) -> Recording {
-        let warnings = warnings::all(plan, (&self.measured, &self.faults), &self.intervals);
+        let mut warnings = warnings::all(plan, (&self.measured, &self.faults), &self.intervals);
+        warnings.extend(warnings::debug_build());
         let RunResults { driver, measured, intervals, faults } = self;
         Recording {
             interrupted: measured.interrupted,

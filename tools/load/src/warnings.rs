@@ -54,6 +54,15 @@ pub(crate) fn all(
     warnings
 }
 
+/// Warns if the load was built without optimisation.
+pub(crate) fn debug_build() -> Option<String> {
+    cfg!(debug_assertions).then(|| {
+        "the load is a debug build, which takes several times the CPU time of a release build: \
+         build it with --release"
+            .to_owned()
+    })
+}
+
 fn nothing_measured(workload: Workload) -> &'static str {
     match workload {
         Workload::Datagrams(_) => {

@@ -76,7 +76,7 @@ impl Report {
             settings: bench.clone(),
             environment: environment.clone(),
             sweep: SweepReport::of(bench, record),
-            warnings: warnings::all(bench, record, &controls),
+            warnings: warnings::all(bench, record, &controls, environment),
             results,
             controls,
             memory: Vec::new(),

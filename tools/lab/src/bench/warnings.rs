@@ -9,6 +9,7 @@ use super::report::Row;
 use super::sweep::is_peak;
 use super::verdict::CellVerdict;
 use crate::cores::Cores;
+use crate::environment::Environment;
 use annulus_load::stats::{Ratio, median};
 
 /// Above this share of its core, the load rather than the server may be the bottleneck.
@@ -22,7 +23,12 @@ pub const CLIENT_CPU_SHARE: &str = "client_cpu_share";
 pub const CLIENT_CPU_NS: &str = "client_cpu_ns";
 
 /// Returns all warnings about a run so far.
-pub(super) fn all(bench: &Bench, record: &Record, controls: &[Row]) -> Vec<String> {
+pub(super) fn all(
+    bench: &Bench,
+    record: &Record,
+    controls: &[Row],
+    environment: &Environment,
+) -> Vec<String> {
     let shared = bench.cores.filter(|cores| cores.are_shared()).map(shared_core);
     let all = [
         shared,
@@ -32,9 +38,13 @@ pub(super) fn all(bench: &Bench, record: &Record, controls: &[Row]) -> Vec<Strin
         saturated(bench, record),
         deviating(bench, controls),
         varying(bench, controls),
+        environment.debug_build.then(|| DEBUG_BUILD.to_owned()),
     ];
     all.into_iter().flatten().collect()
 }
+
+const DEBUG_BUILD: &str = "annulus is a debug build: its servers and its load take several times the CPU time of a \
+                           release build; build it with --release";
 
 fn shared_core(cores: Cores) -> String {
     match cores {
@@ -156,7 +166,8 @@ mod tests {
     use super::*;
 
     fn warnings(bench: &Bench, record: &Record) -> Vec<String> {
-        Report::new(bench, record, &crate::environment::Environment::read()).warnings
+        let environment = Environment { debug_build: false, ..Environment::read() };
+        Report::new(bench, record, &environment).warnings
     }
 
     #[test]
@@ -278,6 +289,14 @@ mod tests {
             record.keep(Slice { round, cell: 0, contender: 2 }, Ok(Sample::from(slow)));
         }
         assert!(warnings(&bench, &record)[0].contains("measured twice"));
+    }
+
+    #[test]
+    fn a_debug_build_is_a_warning() {
+        let environment = Environment { debug_build: true, ..Environment::read() };
+        let record = record(2, 15, |_, _| 1.0);
+        let found = Report::new(&bench(&["a"]), &record, &environment).warnings;
+        assert!(found.len() == 1 && found[0].starts_with("annulus is a debug build"), "{found:?}");
     }
 
     #[test]

@@ -12,7 +12,8 @@ use crate::bench::simulated::{self, MACHINES, Machine, QUIET_MACHINE, scaled_run
 fn found(costs: &[f64], machine: Machine, count: u64, reference: Option<&str>) -> [u64; 3] {
     let old = simulated::SimulatedRun { costs: &[1.0; 3], cells: 2, rounds: 15 };
     let new = simulated::SimulatedRun { costs, cells: 2, rounds: 15 };
-    let (bench, environment) = (old.bench(), Environment::read());
+    let (bench, environment) =
+        (old.bench(), Environment { debug_build: false, ..Environment::read() });
     let options = Options { reference: reference.map(str::to_owned), ..Options::default() };
     let mut found = [0; 3];
     for seed in 0..count {

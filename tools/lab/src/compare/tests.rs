@@ -15,8 +15,12 @@ fn record(rounds: usize, cpu: &[f64]) -> Record {
     record
 }
 
+fn release_build() -> Environment {
+    Environment { debug_build: false, ..Environment::read() }
+}
+
 fn compared(old: &[f64], new: &[f64], options: &Options) -> RunComparison {
-    let (bench, environment) = (bench(&["a", "b"]), Environment::read());
+    let (bench, environment) = (bench(&["a", "b"]), release_build());
     let records = [record(15, old), record(15, new)];
     let [old, new] =
         records.each_ref().map(|record| Run { bench: &bench, record, environment: &environment });
@@ -76,7 +80,7 @@ fn one_sided_contenders_are_listed_and_another_machine_warns() {
     let [mut old_bench, new_bench] = [bench(&["a", "b"]), bench(&["a", "c"])];
     old_bench.cells.push(Cell::new([("connections", 1.into())]));
     old_bench.contenders.specs[0].arguments = vec!["--fast".into()];
-    let environment = Environment::read();
+    let environment = release_build();
     let other = Environment { cpu: "another".into(), ..environment.clone() };
     let records = [record(5, &[2.0, 4.0, 2.0]), record(5, &[2.0, 4.0, 2.0])];
     let old = Run { bench: &old_bench, record: &records[0], environment: &environment };
@@ -97,6 +101,23 @@ fn one_sided_contenders_are_listed_and_another_machine_warns() {
     let among = compare(old, new, &Options::default(), 100).expect("the runs cannot be compared");
     assert_eq!(kinds(&among, "cpu_us"), [Verdict::Undecided]);
     assert!(among.warnings[1].contains("too few rounds"), "{:?}", among.warnings);
+}
+
+#[test]
+fn a_debug_build_warns() {
+    let (bench, release) = (bench(&["a", "b"]), release_build());
+    let debug = Environment { debug_build: true, ..release.clone() };
+    let record = record(15, &[2.0, 4.0, 2.0]);
+    let run = |environment| Run { bench: &bench, record: &record, environment };
+    for (old, new, words) in [
+        (&debug, &release, "the old run is of a debug build"),
+        (&release, &debug, "the new run is of a debug build"),
+        (&debug, &debug, "both runs are of a debug build"),
+    ] {
+        let found = compare(run(old), run(new), &Options::default(), 0);
+        let warnings = found.expect("the runs cannot be compared").warnings;
+        assert!(warnings.len() == 1 && warnings[0].starts_with(words), "{warnings:?}");
+    }
 }
 
 #[test]

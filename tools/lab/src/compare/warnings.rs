@@ -42,7 +42,8 @@ pub(super) fn differences([old, new]: [Run<'_>; 2]) -> Vec<String> {
 /// Returns the reasons not to rely on a comparison.
 pub(super) fn all(runs: [Run<'_>; 2], changes: &[Change], options: &Options) -> Vec<String> {
     let common = if options.reference.is_some() { None } else { common(changes) };
-    [machine(runs), control(runs), noise(changes, options.margin), common, rounds(changes)]
+    let noise = noise(changes, options.margin);
+    [machine(runs), debug_build(runs), control(runs), noise, common, rounds(changes)]
         .into_iter()
         .flatten()
         .collect()
@@ -64,6 +65,18 @@ fn machine(runs: [Run<'_>; 2]) -> Option<String> {
             found.join(", ")
         )
     })
+}
+
+fn debug_build([old, new]: [Run<'_>; 2]) -> Option<String> {
+    let runs = match [old, new].map(|run| run.environment.debug_build) {
+        [false, false] => return None,
+        [true, false] => "the old run is",
+        [false, true] => "the new run is",
+        [true, true] => "both runs are",
+    };
+    Some(format!(
+        "{runs} of a debug build of annulus, which takes several times the CPU time of a release build"
+    ))
 }
 
 fn control(runs: [Run<'_>; 2]) -> Option<String> {

@@ -81,6 +81,7 @@ impl Document<'_> {
             version,
             commit,
             profile,
+            debug_build,
             variables,
             load_average,
             time,
@@ -91,7 +92,8 @@ impl Document<'_> {
             list(map.iter().map(|(name, value)| format!("{name}: {value}")).collect())
         };
         let cores: Vec<String> = cores.iter().map(ToString::to_string).collect();
-        let built = [commit, profile].map(Option::as_deref).into_iter().flatten();
+        let debug = debug_build.then_some("a debug build");
+        let built = [commit.as_deref(), profile.as_deref(), debug].into_iter().flatten();
         let built = built.collect::<Vec<_>>().join(", ");
         let built = if built.is_empty() { built } else { format!(" ({built})") };
         let here = [

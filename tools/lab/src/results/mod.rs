@@ -203,7 +203,8 @@ impl Results {
     /// them.
     fn without_optimisation(&self) -> Option<String> {
         let Header { bench, environment, .. } = &self.header;
-        let profile = environment.profile.as_deref().filter(|profile| *profile != FULL_PROFILE)?;
+        let is_worse = |profile: &&str| *profile != FULL_PROFILE && !environment.debug_build;
+        let profile = environment.profile.as_deref().filter(is_worse)?;
         let is_own =
             |spec: &&Spec| spec.program.file_name().is_some_and(|name| name == OWN_PROGRAM);
         let own = bench.contenders.specs.iter().filter(is_own).count();

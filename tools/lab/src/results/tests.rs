@@ -126,6 +126,7 @@ fn an_annulus_that_is_built_unlike_its_rivals_is_a_warning() {
         (["tokio", "other"], Some("release"), false),
     ] {
         results.header.environment.profile = profile.map(str::to_owned);
+        results.header.environment.debug_build = false;
         for (spec, program) in results.header.bench.contenders.specs.iter_mut().zip(programs) {
             spec.program = format!("/some/{program}").into();
         }
@@ -188,6 +189,14 @@ fn another_definition_is_refused_even_for_a_finished_run() {
     let error =
         run(&path, 8, usize::MAX).expect_err("a run of another machine was resumed").to_string();
     assert!(error.contains("environment.kernel is \"1."), "{error}");
+    let other = match cfg!(debug_assertions) {
+        true => text.replacen("\"debug_build\":true,", "", 1),
+        false => text.replacen("\"commit\":", "\"debug_build\":true,\"commit\":", 1),
+    };
+    fs::write(&path, other).expect("the file cannot be written");
+    let error =
+        run(&path, 8, usize::MAX).expect_err("a run of another build was resumed").to_string();
+    assert!(error.contains("environment.debug_build is "), "{error}");
     fs::write(&path, text).expect("the file cannot be written");
     run(&path, 8, usize::MAX).expect("the run failed");
     assert_eq!(run(&path, 8, usize::MAX).expect("the run failed").1, 0, "nothing is measured");

@@ -162,6 +162,7 @@ fn planned_number_of_requests_ends_early_without_clients() {
     assert!(summary.responses <= 6 && received.load(Relaxed) == 6, "{report:?}");
     let warnings = report.warnings.join("; ");
     assert!(warnings.contains("of 1000 requests were sent within"), "{warnings}");
+    assert_eq!(warnings.contains("the load is a debug build"), cfg!(debug_assertions));
 }
 
 /// Each connection carries two requests.
