@@ -52,6 +52,29 @@ fn choose(server: (&str, Option<usize>), load: (&str, Option<usize>)) -> Result<
     Ok(Cores::choose(&allowed, server.1, load.1))
 }
 
+/// The maximum number of rounds with `--precision`, unless `--rounds-max` or `--rounds` gives more.
+const MAX_ROUNDS: u64 = 100;
+
+/// Returns the maximum number of rounds with `--precision`. A given one below `--rounds` is a usage
+/// error.
+pub(crate) fn max_rounds(rounds: Option<u64>, most: Option<u64>) -> Result<u64, UsageError> {
+    let least = rounds.unwrap_or(1);
+    match most {
+        Some(most) if most < least => Err(UsageError(format!(
+            "--rounds-max {most} is below the {least} of --rounds: raise it, or lower --rounds"
+        ))),
+        most => Ok(most.unwrap_or(MAX_ROUNDS.max(least))),
+    }
+}
+
+/// Parses a pattern of `--only`.
+pub(crate) fn parse_pattern(text: &str) -> Result<String, String> {
+    match text {
+        "" | "/" => Err("write CONTENDER/CELL, CONTENDER or /CELL".into()),
+        _ => Ok(text.to_owned()),
+    }
+}
+
 fn renamed(now: &str) -> Result<String, String> {
     Err(format!("it is {now} now"))
 }
@@ -68,6 +91,21 @@ pub(crate) fn parse_nonzero_time(text: &str) -> Result<Duration, String> {
 pub(crate) mod tests {
     use super::*;
     use clap::Command;
+
+    #[test]
+    fn maximum_of_rounds_is_not_below_their_number() {
+        let found = [(None, None), (Some(200), None), (Some(5), Some(5)), (None, Some(3))];
+        let found = found.map(|(rounds, most)| max_rounds(rounds, most).ok());
+        assert_eq!(found, [Some(100), Some(200), Some(5), Some(3)]);
+        let error = max_rounds(Some(20), Some(5)).expect_err("fewer rounds were accepted");
+        assert!(error.to_string().contains("--rounds-max 5 is below the 20 of --rounds"));
+    }
+
+    #[test]
+    fn empty_pattern_is_refused() {
+        assert!(["", "/"].iter().all(|text| parse_pattern(text).is_err()));
+        assert_eq!(parse_pattern("uring/50x*"), Ok("uring/50x*".into()));
+    }
 
     pub(crate) fn parsed<A: Args>(line: &str) -> Result<A, clap::Error> {
         let verb = A::augment_args(Command::new("verb").no_binary_name(true));

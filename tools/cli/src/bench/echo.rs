@@ -1,6 +1,6 @@
 //! `annulus bench echo`: comparisons of echo servers over TCP, UDP and Unix sockets.
 
-use super::args::{Pins, RenamedOptions, bytes, parse_nonzero_time};
+use super::args::{Pins, RenamedOptions, bytes, max_rounds, parse_nonzero_time};
 use super::measure;
 use super::run::peers;
 use crate::output::Target;
@@ -61,7 +61,7 @@ pub(crate) struct EchoArgs {
     connections: Vec<u64>,
     /// Bytes per message: one number or several [default: 128]
     #[arg(long, value_name = "BYTES,…", value_delimiter = ',',
-          value_parser = clap::value_parser!(u64).range(1..=MAX_MESSAGE_BYTES as u64))]
+          value_parser = parse_message_bytes)]
     bytes: Vec<u64>,
     /// Pairs of connections and bytes, such as 1x128,100x16K,10x1M; instead of every --connections
     /// with every --bytes, or in addition if either is given
@@ -79,10 +79,10 @@ pub(crate) struct EchoArgs {
     /// as 0.03
     #[arg(long, value_name = "RATIO", value_parser = parse_precision)]
     precision: Option<f64>,
-    /// The maximum number of rounds with --precision
-    #[arg(long, value_name = "COUNT", default_value_t = 100, requires = "precision",
+    /// The maximum number of rounds with --precision [default: 100, or --rounds if that is more]
+    #[arg(long, value_name = "COUNT", requires = "precision",
           value_parser = clap::value_parser!(u64).range(1..=100_000))]
-    rounds_max: u64,
+    rounds_max: Option<u64>,
     /// How long a slice is measured: seconds, or 300ms
     #[arg(short, long, value_name = "TIME", default_value = "0.2", value_parser = parse_nonzero_time)]
     duration: Duration,
@@ -171,7 +171,8 @@ pub(crate) fn setup(args: &EchoArgs) -> Result<Setup> {
     };
     // The metric to which --precision applies.
     let metric = if args.per_connection { "mean_us" } else { "cpu_us" };
-    let rounds = Rounds::precise(args.rounds, args.rounds_max, metric, args.precision);
+    let most = max_rounds(Some(args.rounds), args.rounds_max)?;
+    let rounds = Rounds::precise(args.rounds, most, metric, args.precision);
     let name = transport.kind().unwrap_or("echo").into();
     let echo = Echo {
         plan: Plan { name, rounds, seed: args.seed },
@@ -221,14 +222,19 @@ fn parse_cell(text: &str) -> Result<(u64, u64), String> {
         text.split_once(['x', '×']).ok_or("write COUNTxBYTES, such as 50x128 or 100x16K")?;
     let count =
         clients.parse().map_err(|_| format!("'{clients}' is not a number of connections"))?;
-    let up_to = |value: u64, most: usize, what: &str| match value {
+    Ok((up_to(count, MAX_CLIENTS, "connections")?, parse_message_bytes(size)?))
+}
+
+/// Parses `128`, `16K` or `1M`.
+fn parse_message_bytes(text: &str) -> Result<u64, String> {
+    up_to(bytes(text)?, MAX_MESSAGE_BYTES, "bytes")
+}
+
+fn up_to(value: u64, most: usize, what: &str) -> Result<u64, String> {
+    match value {
         value if (1..=most as u64).contains(&value) => Ok(value),
         _ => Err(format!("{value} {what} are out of range: use 1 to {most}")),
-    };
-    Ok((
-        up_to(count, MAX_CLIENTS, "connections")?,
-        up_to(bytes(size)?, MAX_MESSAGE_BYTES, "bytes")?,
-    ))
+    }
 }
 
 /// Parses half the width of an interval, above 0 and at most 1.
@@ -264,6 +270,7 @@ mod tests {
             loads.iter().map(|load| load.cell.job()).collect::<Vec<_>>().join(", ")
         };
         assert_eq!(cells("--connections 1,50 --bytes 1,128"), "1 1, 1 128, 50 1, 50 128");
+        assert_eq!(cells("--connections 1 --bytes 16K,1M"), "1 16384, 1 1048576");
         assert_eq!(cells(""), "1 128, 50 128, 200 128");
         assert_eq!(cells("--cells 100x16K,10x1M"), "100 16384, 10 1048576");
         assert_eq!(cells("--connections 4 --cells 1×2"), "4 128, 1 2");
@@ -318,6 +325,7 @@ mod tests {
             ("--connections 5,5", "5 connections × 128 bytes is given twice"),
             ("--connections 50 --cells 50x128", "50 connections × 128 bytes is given twice"),
             ("--segments", "--segments requires --transport udp"),
+            ("--precision 0.1 --rounds-max 14", "--rounds-max 14 is below the 15 of --rounds"),
             ("--server-pin 9999", "--server-pin 9999 is not allowed: this process may use "),
         ] {
             refused(setup(line, Transport::Tcp), part);

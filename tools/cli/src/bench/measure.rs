@@ -1,6 +1,6 @@
 //! `annulus bench NAME`: measures comparisons by name and keeps the results.
 
-use super::args::{Pins, RenamedOptions};
+use super::args::{Pins, RenamedOptions, max_rounds, parse_pattern};
 use super::echo::parse_precision;
 use super::page;
 use super::results::report_text;
@@ -123,12 +123,12 @@ pub(super) struct RunArgs {
     /// 0.03
     #[arg(long, value_name = "RATIO", value_parser = parse_precision)]
     precision: Option<f64>,
-    /// The maximum number of rounds with --precision
-    #[arg(long, value_name = "COUNT", default_value_t = 100, requires = "precision",
+    /// The maximum number of rounds with --precision [default: 100, or --rounds if that is more]
+    #[arg(long, value_name = "COUNT", requires = "precision",
           value_parser = clap::value_parser!(u64).range(1..=100_000))]
-    rounds_max: u64,
+    rounds_max: Option<u64>,
     /// Measure only these contenders and cells
-    #[arg(long, value_name = "CONTENDER/CELL,…", value_delimiter = ',')]
+    #[arg(long, value_name = "CONTENDER/CELL,…", value_delimiter = ',', value_parser = parse_pattern)]
     only: Vec<String>,
     /// The directory for the results; an interrupted run resumes from the results there [default: a
     /// new one, lab-results/DATE-NAME]
@@ -364,12 +364,13 @@ fn deliver(results: &Results, output: &mut Output) -> Result<MeasureOutcome> {
 
 impl RunArgs {
     fn options(&self) -> Result<Options> {
+        let most = max_rounds(self.rounds, self.rounds_max)?;
         Ok(Options {
             quick: self.quick || self.names.iter().any(|name| name == subject::QUICK_SUBJECTS),
             rounds: self.rounds,
             seed: self.seed,
             cores: self.pins.choose()?,
-            precision: self.precision.map(|half_width| (half_width, self.rounds_max)),
+            precision: self.precision.map(|half_width| (half_width, most)),
             max_time: Some(subject::MAX_TIME),
             only: Selection::new(self.only.iter().map(String::as_str)),
         })
