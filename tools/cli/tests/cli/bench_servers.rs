@@ -303,7 +303,7 @@ fn wrong_usage_names_the_option() {
     for (arguments, parts) in [
         (
             &[server, "--load", "http://127.0.0.1:80/"][..],
-            &["has neither {port} nor {address}"][..],
+            &[": 'http://127.0.0.1:80/' has neither {port} nor {address}"][..],
         ),
         (
             &["sleep {prot}", "--load", "tcp://{address}"],

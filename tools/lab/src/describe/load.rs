@@ -71,7 +71,7 @@ pub enum Client {
     Own {
         /// The load. Placeholders in its target are replaced.
         options: Box<Options>,
-        /// The URL, followed by the options as text.
+        /// The URL, followed by the URL and the options as text, if they were given so.
         words: Vec<String>,
     },
     /// A broadcast of annulus, in this process. The connections are subscribers, the depth is the
@@ -148,7 +148,7 @@ pub struct Loads {
     pub url: Option<String>,
     /// The options of `annulus load`, except those that the comparison sets.
     pub options: Options,
-    /// The same options as text, for reports.
+    /// The URL and the options as text, for reports, if they were given so.
     #[serde(skip)]
     pub text: Option<String>,
     /// The command line of another client.
@@ -401,6 +401,15 @@ impl Client {
         }
     }
 
+    /// Returns the command line, or the URL and the options of a load.
+    fn line(&self) -> String {
+        match (self, self.words()) {
+            // The text of a load, as it was given, contains the URL.
+            (Client::Own { .. }, [_, text]) => text.clone(),
+            (_, words) => words.join(" "),
+        }
+    }
+
     /// Returns the scheme of the target, or the name of the program.
     fn name(&self) -> String {
         let first = self.words().first().map_or("", String::as_str);
@@ -415,7 +424,7 @@ impl Client {
         if let Client::OfContender = self {
             return Ok(());
         }
-        let line = self.words().join(" ");
+        let line = self.line();
         let has = |words: &[&str]| words.iter().any(|word| has(self.words(), word));
         ensure!(
             has(&["port", "address", "path"]),
@@ -471,7 +480,7 @@ impl Load {
     /// # Errors
     /// If the load sets its own rate, or is a program.
     pub fn sweep(&self) -> Result<Vec<Load>> {
-        let Client::Own { options, words } = &self.client else {
+        let Client::Own { options, .. } = &self.client else {
             bail!(
                 "'{}': a sweep needs a load of annulus, because the peak is measured without a rate: write --load instead of --load-command",
                 self.client.words().join(" ")
@@ -480,7 +489,7 @@ impl Load {
         ensure!(
             self.pace == Pace::Closed && options.rate.is_none(),
             "'{}': a sweep chooses the rates: remove --rate",
-            words.join(" ")
+            self.client.line()
         );
         let open = |percent: u64| {
             let cell = self.cell.with(PERCENT_PARAMETER, percent.into());
