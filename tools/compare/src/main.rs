@@ -413,11 +413,26 @@ struct Contender {
 struct SentFile(PathBuf);
 
 impl SentFile {
+    /// Creates the file under a name that nothing has. Other users may have placed links to files
+    /// of this user in the directory for temporary files.
     fn create() -> io::Result<Self> {
-        let name = format!("annulus-compare-{}", std::process::id());
-        let file = Self(std::env::temp_dir().join(name));
-        std::fs::write(&file.0, content())?;
-        Ok(file)
+        let mut number = 0;
+        loop {
+            let path = Self::path(number);
+            match std::fs::File::create_new(&path) {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => number += 1,
+                created => {
+                    let file = Self(path);
+                    created?.write_all(&content())?;
+                    return Ok(file);
+                }
+            }
+        }
+    }
+
+    fn path(number: u32) -> PathBuf {
+        let name = format!("annulus-compare-{}-{number}", std::process::id());
+        std::env::temp_dir().join(name)
     }
 }
 
@@ -687,6 +702,17 @@ mod tests {
             summary(&[row("epoll", [1.0; 3])], (Workload::Files, 50))
                 .starts_with("Without io_uring")
         );
+    }
+
+    #[test]
+    fn the_file_is_not_written_through_a_link_that_has_its_name() {
+        let [link, target] = [0, 1000].map(SentFile::path);
+        std::os::unix::fs::symlink(&target, &link).expect("the link cannot be created");
+        let file = SentFile::create();
+        std::fs::remove_file(&link).expect("the link was removed");
+        let file = file.expect("the file cannot be created");
+        assert!(!target.exists() && file.0 == SentFile::path(1), "{:?}", file.0);
+        assert_eq!(std::fs::read(&file.0).expect("the file cannot be read"), content());
     }
 
     #[test]
