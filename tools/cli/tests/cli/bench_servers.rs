@@ -38,7 +38,7 @@ impl Directory {
     /// Like [`run`](Self::run), but with options for servers and short slices.
     fn compare(&self, arguments: &[&str]) -> Finished {
         self.run(
-            &[arguments, &["--duration", "0.1", "--start-timeout", "20", "--verbose"]].concat(),
+            &[arguments, &["--duration", "0.2", "--start-timeout", "20", "--verbose"]].concat(),
         )
     }
 
