@@ -9,8 +9,8 @@ use crate::slots::find_or_late;
 use crate::slots::loop_state::LoopState;
 use crate::timers::{Instant, TimerAction, TimerKey};
 use crate::waiters::note_waker;
-use annulus_driver::{Event, MemoryOp, OpKind, Slab, SlotId};
-use annulus_kernel::{Address, Fd};
+use annulus_driver::{Event, MemoryOp, Op, OpKind, Slab, SlotId};
+use annulus_kernel::{Address, Fd, SocketOption};
 use rustix::io::Errno;
 use std::io;
 use std::task::{Context, Poll, Waker};
@@ -21,8 +21,21 @@ struct Connect {
     outcome: Option<Result<(), Errno>>,
     timer: Option<TimerKey>,
     timed_out: bool,
+    /// Whether other code has begun to connect the socket, so that a poll waits for the outcome.
+    was_begun: bool,
     waker: Option<Waker>,
     dropped: bool,
+}
+
+impl Connect {
+    /// Returns the outcome of an attempt that other code has begun, once the socket is writable.
+    fn begun_outcome(&self, state: &LoopState) -> Result<(), Errno> {
+        match state.driver.kernel().option(self.fd, SocketOption::Error) {
+            Ok(0) => Ok(()),
+            Ok(errno) => Err(Errno::from_raw_os_error(errno as i32)),
+            Err(error) => Err(Errno::from_io_error(&error).unwrap_or(Errno::IO)),
+        }
+    }
 }
 
 /// Connection attempts that are in flight, or whose outcome no future has taken yet.
@@ -44,6 +57,7 @@ impl Connects {
             outcome: None,
             timer: None,
             timed_out: false,
+            was_begun: false,
             waker: None,
             dropped: false,
         };
@@ -85,7 +99,15 @@ impl Connects {
     pub(crate) fn on_event(&mut self, state: &mut LoopState, event: Event) {
         let Some(attempt) = find_or_late(&mut self.0, state, &event) else { return };
         state.in_flight -= 1;
-        attempt.outcome = Some(event.result.map(drop));
+        let may_wait = !attempt.dropped && !attempt.timed_out;
+        attempt.outcome = Some(match event.result {
+            Err(Errno::ALREADY) if may_wait => {
+                attempt.was_begun = true;
+                return state.start(event.token, Op::WritableOnce { fd: attempt.fd });
+            }
+            Ok(_) if attempt.was_begun => attempt.begun_outcome(state),
+            result => result.map(drop),
+        });
         state.deferred.wakes.extend(attempt.waker.take());
         if attempt.dropped {
             let fd = self.free(state, event.token.slot());

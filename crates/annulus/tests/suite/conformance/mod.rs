@@ -412,6 +412,7 @@ linux_suite! {
     connections::a_connection_that_was_reset_does_not_move;
     async_fds::packets_of_a_connection_keep_their_ends;
     options::sockets_are_bound_to_an_interface;
+    sockets::a_connect_that_other_code_has_begun_is_awaited;
     buffered::descriptors_of_shown_bytes_stay;
     buffered::descriptors_stay_with_partly_read_bytes;
     buffered::descriptors_stay_with_their_bytes_if_a_peek_is_dropped;

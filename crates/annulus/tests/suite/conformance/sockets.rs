@@ -3,6 +3,9 @@
 use crate::common::{echo, own_address, touch};
 use annulus::net::{KeepAlive, TcpListener, TcpSocket, TcpStream};
 use annulus::spawn;
+use annulus::task::yield_now;
+use rustix::io::Errno;
+use rustix::net::{self, AddressFamily, SocketFlags, SocketType};
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -92,6 +95,25 @@ pub(crate) async fn ipv6_socket_is_for_one_protocol_or_both() -> io::Result<()> 
         assert_eq!(connected.is_err(), only, "{connected:?}");
         TcpStream::connect(("::1", port)).await?;
     }
+    Ok(())
+}
+
+/// Other code has begun to connect the socket. A listener with a full backlog does not answer until
+/// it accepts a connection.
+pub(crate) async fn a_connect_that_other_code_has_begun_is_awaited() -> io::Result<()> {
+    let listener = std::net::TcpListener::bind(local())?;
+    net::listen(&listener, 0)?;
+    let address = listener.local_addr()?;
+    let _filler = std::net::TcpStream::connect(address)?;
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    let begun = net::socket_with(AddressFamily::INET, SocketType::STREAM, flags, None)?;
+    assert_eq!(net::connect(&begun, &address), Err(Errno::INPROGRESS));
+    let connecting = spawn(TcpSocket::try_from(begun)?.connect(address));
+    yield_now().await;
+    listener.accept()?;
+    let stream = connecting.await.expect("the task panicked")?;
+    assert_eq!(stream.peer_addr()?, address);
+    assert_eq!(listener.accept()?.1, stream.local_addr()?);
     Ok(())
 }
 
