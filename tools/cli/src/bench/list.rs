@@ -57,7 +57,8 @@ pub(super) fn run(args: &ListArgs) -> Result<ExitCode> {
     if args.names.is_empty() {
         listed.push(listed_map()?);
     }
-    let titles = ["", "kind", "cells", "contenders", "at least", "quick"].map(String::from).to_vec();
+    let titles =
+        ["", "kind", "cells", "contenders", "at least", "quick"].map(String::from).to_vec();
     let rows: Vec<Vec<String>> = [titles].into_iter().chain(listed.iter().map(row)).collect();
     let mut text = table(2, &rows);
     let mut titles = Listing::new();
