@@ -8,6 +8,9 @@ use annulus_load::affinity;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+/// The name of this program.
+pub(crate) const OWN_PROGRAM: &str = "annulus";
+
 /// The machine, the program and the environment of a run.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct Environment {

@@ -503,8 +503,7 @@ impl Uring {
                 if SleepTimer::owns(completion.user_data) {
                     self.sleep_timer.expired(result);
                     self.trim_timer.leave_out_completion();
-                }
-                if TrimTimer::owns(completion.user_data) {
+                } else if TrimTimer::owns(completion.user_data) {
                     self.trim = self.trim_timer.expired(result, self.common.counters.cqes);
                 }
                 None

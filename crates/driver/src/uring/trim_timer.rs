@@ -60,3 +60,20 @@ impl TrimTimer {
         Some(Trim::after(completions == started_at + 1))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_completions_of_activity_keep_memory() {
+        for (others, left_out, expected) in
+            [(0, 0, Trim::Everything), (1, 0, Trim::Surplus), (1, 1, Trim::Everything)]
+        {
+            let mut timer = TrimTimer::default();
+            timer.start(5);
+            (0..left_out).for_each(|_| timer.leave_out_completion());
+            assert_eq!(timer.expired(Err(Errno::TIME), 5 + others + 1), Some(expected));
+        }
+    }
+}

@@ -9,7 +9,8 @@ use super::report::Row;
 use super::sweep::is_peak;
 use super::verdict::CellVerdict;
 use crate::cores::Cores;
-use crate::environment::Environment;
+use crate::environment::{Environment, OWN_PROGRAM};
+use crate::process::Spec;
 use annulus_load::stats::{Ratio, median};
 
 /// Above this share of its core, the load rather than the server may be the bottleneck.
@@ -21,6 +22,9 @@ pub const CLIENT_CPU_SHARE: &str = "client_cpu_share";
 /// The name of a number in a sample: the CPU time of a client that is a program, in ns, from its
 /// start to its end.
 pub const CLIENT_CPU_NS: &str = "client_cpu_ns";
+
+/// The Cargo profile that builds annulus like the programs that it is compared with.
+const FULL_PROFILE: &str = "dist";
 
 /// Returns all warnings about a run so far.
 pub(super) fn all(
@@ -38,13 +42,32 @@ pub(super) fn all(
         saturated(bench, record),
         deviating(bench, controls),
         varying(bench, controls),
-        environment.debug_build.then(|| DEBUG_BUILD.to_owned()),
+        build(bench, environment),
     ];
     all.into_iter().flatten().collect()
 }
 
-const DEBUG_BUILD: &str = "annulus is a debug build: its servers and its load take several times the CPU time of a \
-                           release build; build it with --release";
+/// Returns a warning if annulus is a debug build, or was not built like the programs that it is
+/// compared with.
+fn build(bench: &Bench, environment: &Environment) -> Option<String> {
+    if environment.debug_build {
+        return Some(
+            "annulus is a debug build: its servers and its load take several times the CPU time of a release build; \
+             build it with --release"
+                .to_owned(),
+        );
+    }
+    let profile = environment.profile.as_deref().filter(|profile| *profile != FULL_PROFILE)?;
+    let specs = &bench.contenders.specs;
+    let is_own = |spec: &&Spec| spec.program.file_name().is_some_and(|name| name == OWN_PROGRAM);
+    let own = specs.iter().filter(is_own).count();
+    (own > 0 && own < specs.len()).then(|| {
+        format!(
+            "annulus was built with the profile {profile}, without the link-time optimisation of the other programs: \
+             its CPU time is too high; build it with `cargo build --profile {FULL_PROFILE} -p annulus-cli`"
+        )
+    })
+}
 
 fn shared_core(cores: Cores) -> String {
     match cores {
@@ -297,6 +320,29 @@ mod tests {
         let record = record(2, 15, |_, _| 1.0);
         let found = Report::new(&bench(&["a"]), &record, &environment).warnings;
         assert!(found.len() == 1 && found[0].starts_with("annulus is a debug build"), "{found:?}");
+    }
+
+    #[test]
+    fn an_annulus_that_is_built_unlike_its_rivals_is_a_warning() {
+        let record = record(2, 15, |_, _| 1.0);
+        let mut bench = bench(&["a", "b"]);
+        for (programs, profile, expected) in [
+            (["annulus", "other"], Some("release"), true),
+            (["annulus", "other"], Some("dist"), false),
+            (["annulus", "other"], None, false),
+            (["annulus", "annulus"], Some("release"), false),
+            (["tokio", "other"], Some("release"), false),
+        ] {
+            let profile = profile.map(str::to_owned);
+            let environment = Environment { debug_build: false, profile, ..Environment::read() };
+            for (spec, program) in bench.contenders.specs.iter_mut().zip(programs) {
+                spec.program = format!("/some/{program}").into();
+            }
+            let found = Report::new(&bench, &record, &environment).warnings;
+            let has_warned =
+                found.iter().any(|found| found.contains("was built with the profile release"));
+            assert_eq!(has_warned, expected, "{programs:?} {:?}: {found:?}", environment.profile);
+        }
     }
 
     #[test]

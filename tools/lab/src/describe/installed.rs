@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{Access, access};
 use serde::Deserialize;
 
+use crate::environment::OWN_PROGRAM;
+
 /// Directories of programs that are not in every user's PATH.
 const SYSTEM_DIRECTORIES: [&str; 3] = ["/usr/local/sbin", "/usr/sbin", "/sbin"];
 
@@ -49,8 +51,6 @@ pub(crate) fn find(program: &str) -> Result<PathBuf, String> {
         None => format!("{program} is not installed: install it, or write its path"),
     })
 }
-
-const OWN_PROGRAM: &str = "annulus";
 
 /// Like [`find`], but `annulus` is this program.
 pub(crate) fn find_client(program: &str) -> Result<PathBuf, String> {

@@ -87,8 +87,10 @@ impl Parser {
     pub(crate) fn of_command(words: &[String], parse: &[String]) -> Result<Parser> {
         let is_known = |word: &&String| {
             let name = base_name(word);
-            name == redis_benchmark::PROGRAM
-                || KNOWN_CLIENTS.iter().any(|(known, _)| *known == name)
+            let is_client = name == redis_benchmark::PROGRAM
+                || KNOWN_CLIENTS.iter().any(|(known, _)| *known == name);
+            // The path of a URL names no program.
+            is_client && !word.contains("://")
         };
         let program = words.iter().find(is_known).or(words.first());
         Parser::choose(program.map_or("", String::as_str), parse)
@@ -371,8 +373,10 @@ mod tests {
                 assert_eq!(inner.expect("the client was not found"), alone, "{before}");
             }
         }
-        let error = parser("ssh load1 other http://a:1/").expect_err("an unknown client");
-        assert!(error.to_string().contains("the output format of ssh is unknown"), "{error}");
+        for unknown in ["ssh load1 other http://a:1/", "ssh load1 other http://a:1/wrk"] {
+            let error = parser(unknown).expect_err("an unknown client").to_string();
+            assert!(error.contains("the output format of ssh is unknown"), "{error}");
+        }
     }
 
     #[test]

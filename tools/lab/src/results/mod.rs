@@ -33,7 +33,6 @@ use serde_json::Value as Json;
 
 use crate::bench::{Bench, Footprint, Record, Report, Slice};
 use crate::environment::Environment;
-use crate::process::Spec;
 use crate::suite::SuiteReport;
 
 pub use header::{FORMAT, VERSION};
@@ -50,10 +49,6 @@ pub const COMPRESSED_EXTENSION: &str = "jsonl.gz";
 
 /// The maximum size of a results file, compressed or not: 1 GiB.
 const MAX_RESULTS_BYTES: u64 = 1 << 30;
-
-/// The program that is compared with others, and the Cargo profile that builds it like them.
-const OWN_PROGRAM: &str = "annulus";
-const FULL_PROFILE: &str = "dist";
 
 /// Returns the name of the run whose results are in this file: the file name without its extension.
 /// Returns `None` if this is not the name of a results file.
@@ -195,25 +190,7 @@ impl Results {
         let mut report = Report::new(bench, &self.record, environment);
         report.memory.clone_from(&self.memory);
         report.warnings.extend(self.interruptions());
-        report.warnings.extend(self.without_optimisation());
         report
-    }
-
-    /// Returns a warning if other programs were compared with an `annulus` that was not built like
-    /// them.
-    fn without_optimisation(&self) -> Option<String> {
-        let Header { bench, environment, .. } = &self.header;
-        let is_worse = |profile: &&str| *profile != FULL_PROFILE && !environment.debug_build;
-        let profile = environment.profile.as_deref().filter(is_worse)?;
-        let is_own =
-            |spec: &&Spec| spec.program.file_name().is_some_and(|name| name == OWN_PROGRAM);
-        let own = bench.contenders.specs.iter().filter(is_own).count();
-        (own > 0 && own < bench.contenders.specs.len()).then(|| {
-            format!(
-                "annulus was built with the profile {profile}, without the link-time optimisation of the other programs: \
-                 its CPU time is too high; build it with `cargo build --profile {FULL_PROFILE} -p annulus-cli`"
-            )
-        })
     }
 
     fn interruptions(&self) -> Option<String> {

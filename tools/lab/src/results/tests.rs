@@ -110,31 +110,6 @@ fn an_interrupted_run_resumes_with_the_missing_slices() {
 }
 
 #[test]
-fn an_annulus_that_is_built_unlike_its_rivals_is_a_warning() {
-    let directory = directory();
-    let (mut results, _) =
-        run(&directory.path().join("test.jsonl"), 1, usize::MAX).expect("the run failed");
-    let warned = |results: &Results| {
-        let warnings = results.report().warnings;
-        warnings.iter().any(|warning| warning.contains("was built with the profile release"))
-    };
-    for (programs, profile, expected) in [
-        (["annulus", "other"], Some("release"), true),
-        (["annulus", "other"], Some("dist"), false),
-        (["annulus", "other"], None, false),
-        (["annulus", "annulus"], Some("release"), false),
-        (["tokio", "other"], Some("release"), false),
-    ] {
-        results.header.environment.profile = profile.map(str::to_owned);
-        results.header.environment.debug_build = false;
-        for (spec, program) in results.header.bench.contenders.specs.iter_mut().zip(programs) {
-            spec.program = format!("/some/{program}").into();
-        }
-        assert_eq!(warned(&results), expected, "{programs:?} {profile:?}");
-    }
-}
-
-#[test]
 fn a_run_killed_after_its_last_slice_measures_nothing_more() {
     let directory = directory();
     let path = directory.path().join("test.jsonl");
