@@ -1,6 +1,6 @@
 //! `annulus bench NAME`: measures comparisons by name and keeps the results.
 
-use super::args::{Pins, RenamedOptions, max_rounds, parse_pattern};
+use super::args::{Pins, RenamedOptions, max_rounds, parse_nonzero_time, parse_pattern};
 use super::echo::parse_precision;
 use super::page;
 use super::results::report_text;
@@ -119,6 +119,10 @@ pub(super) struct RunArgs {
     #[arg(short, long, value_name = "COUNT",
           value_parser = clap::value_parser!(u64).range(1..=100_000))]
     rounds: Option<u64>,
+    /// How long each comparison may take to decide its verdicts [default: 30m]
+    #[arg(long, value_name = "TIME", value_parser = parse_nonzero_time,
+          conflicts_with_all = ["quick", "rounds", "precision", "load", "load_command"])]
+    max_time: Option<Duration>,
     /// Measure more rounds until half the width of every deciding interval is at most this, such as
     /// 0.03
     #[arg(long, value_name = "RATIO", value_parser = parse_precision)]
@@ -371,7 +375,7 @@ impl RunArgs {
             seed: self.seed,
             cores: self.pins.choose()?,
             precision: self.precision.map(|half_width| (half_width, most)),
-            max_time: Some(subject::MAX_TIME),
+            max_time: Some(self.max_time.unwrap_or(subject::MAX_TIME)),
             only: Selection::new(self.only.iter().map(String::as_str)),
         })
     }

@@ -16,10 +16,6 @@ const SUITE_ROUNDS: u64 = 15;
 /// The rounds of a quick suite: a verdict in a comparison of 28 cells needs this many.
 const QUICK_SUITE_ROUNDS: u64 = 10;
 
-/// The minimum and the maximum number of rounds of a cell that is measured until its verdict is
-/// decided. With the maximum, half an interval is 0.8 % where two slices differ by 5 %.
-const DECIDED_ROUNDS: [usize; 2] = [12, 400];
-
 /// How long a slice of a comparison of programs is measured if its clients allow it. Many short
 /// slices say more than few long ones.
 const SHORT_SLICE_TIME: Duration = Duration::from_millis(250);
@@ -162,10 +158,7 @@ impl Options {
         let Some(time) = self.max_time.filter(|_| !is_chosen && setup.sweep.is_none()) else {
             return;
         };
-        let usual = setup.plan.rounds.least;
-        let [least, most] = DECIDED_ROUNDS;
-        let most = usual.max(setup.rounds_within(time).min(most));
-        setup.plan.rounds = Rounds::until_decided(least, most);
+        setup.decide_within(time);
     }
 
     fn suite_plan(&self) -> suite::SuitePlan {
@@ -210,7 +203,7 @@ mod tests {
         };
         let found = setup(usual());
         let Rounds { least, most, until_decided, .. } = found.plan.rounds;
-        assert!(until_decided && least >= DECIDED_ROUNDS[0] && most > 2 * least, "{least}, {most}");
+        assert!(until_decided && least >= 12 && most > 2 * least, "{least}, {most}");
         assert!(within(&found, most) && !within(&found, most + 1), "{most} rounds");
         for options in [
             Options { rounds: Some(20), ..usual() },

@@ -22,8 +22,8 @@ const HELP_PARTS: [(&str, &str); 8] = [
     ("load -h", "-c, --connections|--rate|--json|--help has all options|Examples:"),
     (
         "bench --help",
-        "NAME|FILE|COMMAND|--quick|--rounds|--precision|--only|--out|--verbose|--load|--connections|\
-     list|build|compare|page|serve|Examples:|Exit status",
+        "NAME|FILE|COMMAND|--quick|--rounds|--max-time|--precision|--only|--out|--verbose|--load|\
+     --connections|list|build|compare|page|serve|Examples:|Exit status",
     ),
     ("bench echo --help", "--transport|--segments|--pipeline|Examples:"),
     ("contender --help", "nop|file|Examples:"),

@@ -57,6 +57,7 @@ impl Setup {
         if let Some(why) = missing.first().filter(|_| self.missing == MissingPolicy::Refuse) {
             bail!("{why}");
         }
+        self.leave_out(&contenders.absent, &loads);
         missing.append(&mut self.notes);
         missing.extend(not_counted(&ready, self.counts_calls()));
         contenders.missing = missing;

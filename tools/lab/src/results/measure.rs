@@ -9,7 +9,7 @@ use super::Results;
 use super::header::{DirectoryPlaceholders, Header, difference, without_port};
 use super::log::{Line, Log, now};
 use crate::bench::{Bench, Observer, Outcome, Prepared, Record, Slice};
-use crate::describe::Setup;
+use crate::describe::{Load, Setup};
 use crate::process::Spec;
 use crate::scratch::Scratch;
 use crate::suite;
@@ -66,14 +66,13 @@ impl Results {
     pub fn check_same_run(&self, setup: &Setup) -> Result<(), UsageError> {
         let Bench { plan, contenders, cells, terms, parameters, sweep, .. } = &self.header.bench;
         // `specs` lacks the contenders that were missing when the run began.
-        let (specs, absent) = (&contenders.specs, &contenders.absent);
-        let there = setup.contenders.iter().filter(|one| !absent.contains(&one.name));
-        let loads = setup
-            .loads
-            .iter()
-            .filter(|load| contenders.missing.is_empty() || cells.contains(&load.cell));
+        let specs = &contenders.specs;
+        let mut setup = setup.clone();
+        let is_there = |load: &&Load| contenders.missing.is_empty() || cells.contains(&load.cell);
+        let loads: Vec<Load> = setup.loads.iter().filter(is_there).cloned().collect();
+        setup.leave_out(&contenders.absent, &loads);
         let places = DirectoryPlaceholders::new(None);
-        let lines = there.clone().map(|one| {
+        let lines = setup.contenders.iter().map(|one| {
             let spec = specs.iter().find(|spec| spec.name == one.name);
             let command = spec.map(Spec::command).unwrap_or_default();
             let program = command.get(one.words("").len() - 1 - one.arguments().len());
@@ -83,11 +82,11 @@ impl Results {
         let asked = json!({
             "bench": setup.plan(),
             "sweep": setup.sweep,
-            "contenders": there.clone().map(|one| &one.name).collect::<Vec<_>>(),
+            "contenders": setup.names(),
             "commands": lines.collect::<Vec<_>>(),
-            "cells": loads.clone().map(|load| &load.cell).collect::<Vec<_>>(),
+            "cells": loads.iter().map(|load| &load.cell).collect::<Vec<_>>(),
             "terms": setup.shown.terms,
-            "loads": loads.map(|load| places.shortened(&load.client.words().join(" ")))
+            "loads": loads.iter().map(|load| places.shortened(&load.client.words().join(" ")))
                 .filter(|command| !command.is_empty()).collect::<Vec<_>>(),
         });
         let kept = json!({
