@@ -29,6 +29,10 @@ use std::time::Duration;
 /// The inline budget: inline calls may take about this many nanoseconds of a turn before other
 /// tasks run.
 const INLINE_BUDGET_NS: u64 = 100_000;
+/// The minimum share of the budget that a task gets before it must wait for the others. Tasks that
+/// wait cost little more than the calls between, and their last calls are not much later than their
+/// first.
+const MIN_SHARE_NS: u64 = 4_000;
 /// The estimated cost of a call: a minimum in nanoseconds, and the number of bytes moved per
 /// further nanosecond.
 const MIN_CALL_NS: u64 = 400;
@@ -103,9 +107,13 @@ pub(crate) struct InlinePolicy {
     /// memory.
     inline: Cell<u64>,
     misses: Cell<u64>,
-    /// Nanoseconds of the budget used in this turn. The whole budget counts as used while tasks
-    /// give way.
+    /// Nanoseconds of the budget used in this turn.
     spent: Cell<u64>,
+    /// Once this much is used, the running task must wait: the whole budget, or the end of its
+    /// share if tasks waited in the turn before. Zero while tasks give way.
+    limit: Cell<u64>,
+    /// Each task's share of the budget.
+    share: Cell<u64>,
     /// Number of times that a task has waited in this turn, because the budget was used up or
     /// because the task gave way.
     waited: Cell<u64>,
@@ -136,6 +144,8 @@ impl InlinePolicy {
             inline: Cell::new(0),
             misses: Cell::new(0),
             spent: Cell::new(0),
+            limit: Cell::new(INLINE_BUDGET_NS),
+            share: Cell::new(INLINE_BUDGET_NS),
             waited: Cell::new(0),
             giving_way: Cell::new(0),
             random: Cell::new(1),
@@ -154,24 +164,28 @@ impl InlinePolicy {
         if has_checked_events {
             match self.is_budget_spent() || self.waited.get() > 0 {
                 true => self.renew_contested(),
-                false => self.spent.set(0),
+                false => {
+                    self.spent.set(0);
+                    self.limit.set(INLINE_BUDGET_NS);
+                }
             }
         }
         self.turn.set(self.turn.get().wrapping_add(1));
         self.closed.replace(false)
     }
 
-    /// Renews a budget that was used up or waited for. If both are true, a random number of the
-    /// tasks that run first give way. Tasks usually run in the same order in each turn, so
-    /// otherwise the same ones would use up every budget, and the ones after them would wait
-    /// forever.
+    /// Renews a budget that was used up or waited for, and divides it among as many tasks as have
+    /// waited. If it was also used up, a random number of the tasks that run first give way. Tasks
+    /// usually run in the same order in each turn, so otherwise the same ones would use up every
+    /// budget, and the ones after them would wait forever.
     #[cold]
     fn renew_contested(&self) {
         let waited = self.waited.replace(0);
-        let was_used_up = self.giving_way.get() == 0 && self.is_budget_spent();
+        let was_used_up = self.spent.replace(0) >= INLINE_BUDGET_NS;
         let giving_way = if was_used_up && waited > 0 { self.random_up_to(waited) } else { 0 };
         self.giving_way.set(giving_way);
-        self.spent.set(if giving_way > 0 { INLINE_BUDGET_NS } else { 0 });
+        self.share.set((INLINE_BUDGET_NS / waited.max(1)).max(MIN_SHARE_NS));
+        self.limit.set(if giving_way > 0 { 0 } else { self.share.get() });
     }
 
     /// Returns a number from 0 up to and including `max` (xorshift64).
@@ -185,16 +199,13 @@ impl InlinePolicy {
     }
 
     /// Records that a task waits for a later turn, because
-    /// [`is_budget_spent`](Self::is_budget_spent) returned true. The last task that gives way makes
-    /// the budget available.
+    /// [`is_budget_spent`](Self::is_budget_spent) returned true. The next task gets its share,
+    /// unless it has to give way too.
     pub(crate) fn note_wait(&self) {
         self.waited.set(self.waited.get() + 1);
-        let giving_way = self.giving_way.get();
-        if giving_way > 0 {
-            self.giving_way.set(giving_way - 1);
-            if giving_way == 1 {
-                self.spent.set(0);
-            }
+        self.giving_way.set(self.giving_way.get().saturating_sub(1));
+        if self.giving_way.get() == 0 {
+            self.limit.set((self.spent.get() + self.share.get()).min(INLINE_BUDGET_NS));
         }
     }
 
@@ -213,11 +224,11 @@ impl InlinePolicy {
         self.turn.get()
     }
 
-    /// Returns true if this turn has used up its budget for inline calls, or if its budget is for
-    /// other tasks.
+    /// Returns true if the running task must leave the rest of this turn's budget for inline calls
+    /// to other tasks, or if nothing is left.
     #[inline]
     pub(crate) fn is_budget_spent(&self) -> bool {
-        self.spent.get() >= INLINE_BUDGET_NS
+        self.spent.get() >= self.limit.get()
     }
 
     /// Counts an inline call that moves at most this many bytes.
@@ -382,5 +393,48 @@ impl InlinePolicy {
         self.since_reading.set(0);
         let now = Duration::from_nanos(kernel.tick());
         now.saturating_sub(self.last_reading.replace(now)) >= MIN_STALL_GAP
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Runs turns in which each of these tasks makes reads of 4 KiB until it must wait. Returns how
+    /// many reads each task made in each turn.
+    fn reads(tasks: usize, turns: usize) -> Vec<Vec<u64>> {
+        let policy = InlinePolicy::new(Policy::Adaptive, false);
+        let task = || {
+            let before = policy.inline.get();
+            while !policy.is_budget_spent() {
+                policy.count_inline(4096);
+            }
+            policy.note_wait();
+            policy.inline.get() - before
+        };
+        let turn = || {
+            policy.begin_turn(true);
+            std::iter::repeat_with(task).take(tasks).collect()
+        };
+        std::iter::repeat_with(turn).take(turns).collect()
+    }
+
+    #[test]
+    fn tasks_that_wait_share_the_budget_of_a_turn() {
+        const READS_PER_TURN: u64 = INLINE_BUDGET_NS / (MIN_CALL_NS + 4096 / BYTES_PER_NS) + 1;
+        for tasks in [1, 2, 3, 10, 32, 100] {
+            let turns = reads(tasks, 1000);
+            assert_eq!(turns[0].iter().sum::<u64>(), READS_PER_TURN, "{tasks} tasks");
+            // The minimum share is 5 reads. A share ends after the read that exceeds it.
+            let share = (READS_PER_TURN / tasks as u64 + 1).max(5);
+            for turn in &turns[1..] {
+                assert!(turn.iter().sum::<u64>() <= READS_PER_TURN, "{tasks} tasks: {turn:?}");
+                assert!(turn.iter().all(|made| *made <= share), "{tasks} tasks: {turn:?}");
+            }
+            for task in 0..tasks {
+                let waits = turns.split(|turn| turn[task] > 0).map(<[_]>::len).max();
+                assert!(waits < Some(10 + tasks / 2), "{tasks} tasks, {task}: {waits:?} turns");
+            }
+        }
     }
 }
