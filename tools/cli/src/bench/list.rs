@@ -108,7 +108,10 @@ fn listed(word: String) -> Result<ListEntry> {
 
 fn listed_map() -> Result<ListEntry> {
     let rows = RowDefinition::all();
-    let subjects = |quick| map::subjects(&rows, &options(quick)?);
+    let subjects = |quick| {
+        let options = Options { max_time: Some(map::MAX_TIME), ..options(quick)? };
+        map::subjects(&rows, &options)
+    };
     let cost = |subjects: &[Subject]| subjects.iter().map(|one| one.setup.cost()).sum();
     let (usual, quick) = (subjects(false)?, subjects(true)?);
     Ok(ListEntry {

@@ -12,16 +12,21 @@ use clap::Args;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
 /// The names of the files that the command writes.
 const PICTURE_FILE: &str = "map.svg";
 const JSON_FILE: &str = "map.json";
 
+/// How long each comparison may take to decide its rows.
+pub(super) const MAX_TIME: Duration = Duration::from_secs(2 * 60);
+
 const AFTER_HELP: &str = "\
 Each row is a cell of another comparison (annulus bench list): the best of our
 drivers ÷ tokio, by CPU time per request. Results go to DIR/NAME.jsonl as they
-are measured, the picture to DIR/map.svg, and every figure to DIR/map.json.
---quick takes about ten minutes on two cores, after the programs are built.
+are measured, the picture to DIR/map.svg, and every figure to DIR/map.json. It
+takes about half an hour on two cores, and seven minutes with --quick, after the
+programs are built.
 
 Exit status: 0 everything was measured; 1 something failed, and the rest was
 measured; 2 usage error; 128 + N ended by signal N.
@@ -38,7 +43,8 @@ pub(super) struct MapArgs {
     /// Measure only our drivers and tokio, in few rounds
     #[arg(short, long)]
     quick: bool,
-    /// How often to measure each contender in each cell [default: 15]
+    /// How often to measure each contender in each cell [default: until the verdict is decided, for
+    /// about two minutes per run; with --quick: as often as a verdict requires]
     #[arg(short, long, value_name = "COUNT",
           value_parser = clap::value_parser!(u64).range(1..=100_000))]
     rounds: Option<u64>,
@@ -93,7 +99,7 @@ impl MapArgs {
             seed: self.seed,
             cores: self.pins.choose()?,
             precision: None,
-            max_time: None,
+            max_time: Some(MAX_TIME),
             only: Selection::default(),
         })
     }

@@ -13,7 +13,8 @@ use std::path::Path;
 use std::time::Duration;
 
 const SUITE_ROUNDS: u64 = 15;
-/// The rounds of a quick suite: a verdict in a comparison of 28 cells needs this many.
+/// The rounds of a quick suite of 28 cells, which is what a verdict needs. They decide which cells a
+/// quick suite leaves out.
 const QUICK_SUITE_ROUNDS: u64 = 10;
 
 /// How long a slice of a comparison of programs is measured if its clients allow it. Many short
@@ -74,8 +75,7 @@ pub(super) fn named(word: &str, options: &Options) -> Result<Subject> {
             (setup, Some(run))
         }
         Description::Comparison(comparison) => {
-            let may_be_short = !is_file && !options.quick && options.max_time.is_some();
-            let time = match may_be_short && comparison.allows_short_slices() {
+            let time = match !is_file && comparison.allows_short_slices() {
                 true => SHORT_SLICE_TIME,
                 false => SLICE_TIME,
             };
@@ -119,10 +119,8 @@ pub(super) fn server_comparison(
 }
 
 impl Options {
-    /// Applies the selection, the quick cells, the rounds and the precision. The rounds of a suite
-    /// are already set.
+    /// Applies the selection, the quick cells, the rounds and the precision.
     fn adjust(&self, setup: &mut Setup, suite: Option<&mut suite::SuiteRun>) -> Result<()> {
-        let has_rounds = suite.is_some();
         setup.select(&self.only)?;
         if let Some(run) = suite {
             run.shorten(setup);
@@ -140,7 +138,7 @@ impl Options {
             return Err(UsageError(text.into()).into());
         }
         let plan = &mut setup.plan;
-        if let Some(rounds) = self.rounds.or(quick).filter(|_| !has_rounds) {
+        if let Some(rounds) = self.rounds.or(quick) {
             plan.rounds = Rounds::fixed(rounds as usize);
         }
         if let Some((half_width, most)) = self.precision {
