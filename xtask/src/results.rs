@@ -72,7 +72,7 @@ const TABLE_HEAD: &str = "\
 type Run = (&'static str, &'static str);
 
 /// The rows of the table: published tables first, then programs.
-const RUNS: [Run; 23] = [
+const RUNS: [Run; 24] = [
     ("tcp", "echo over TCP, with a C epoll loop, tokio and monoio"),
     ("udp", "echo over UDP, with a C epoll loop"),
     ("go-uring", "echo, with Go's poller and a ring under Go"),
@@ -91,6 +91,7 @@ const RUNS: [Run; 23] = [
     ("proxy-2", "the same on two threads, with HAProxy"),
     ("overload", "the proxy at fixed rates, up to 120 % of HAProxy's peak"),
     ("pieces", "replies in many writes, with tokio, compio, monoio and C"),
+    ("arrival", "an echo by how requests arrive, with tokio, compio, monoio and C"),
     ("kv", "a server of blocks on disk, on tokio, compio and monoio"),
     ("log", "durable appends, with tokio, threads and compio"),
     ("reads", "random reads, with tokio, threads, compio, monoio and C"),
