@@ -201,8 +201,11 @@ impl File {
         }
         let answer = self.write_site(args).try_inline(args)?;
         Some(answer.map(|count| {
-            let turn = self.open.core.inline_policy.turn();
-            self.open.page_cache.note_written(args.offset, count, turn);
+            // Appended bytes are at the end of the file, whatever the offset of the call.
+            if !self.append {
+                let turn = self.open.core.inline_policy.turn();
+                self.open.page_cache.note_written(args.offset, count, turn);
+            }
             count as usize
         }))
     }
@@ -274,5 +277,29 @@ impl File {
     #[inline]
     pub(super) fn write_site<B: IoBuf>(&self, args: &Write<B>) -> CallSite<'_> {
         self.site(Class::Write, args.len(), args.offset == CURSOR_OFFSET)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::Runtime;
+    use crate::fs::OpenOptions;
+
+    #[test]
+    fn appended_bytes_are_not_expected_at_the_offset_of_the_write() {
+        let path = std::env::temp_dir().join(format!("annulus-appended-{}", std::process::id()));
+        Runtime::new().unwrap().block_on(async {
+            for append in [false, true] {
+                std::fs::write(&path, [0; 8192]).unwrap();
+                let mut options = OpenOptions::new().read(true).write(true);
+                options = options.append(append);
+                let file = options.open(&path).await.unwrap();
+                assert_eq!(file.write_at(vec![1; 4096], 0).await.0.unwrap(), 4096);
+                let turn = file.open.core.inline_policy.turn();
+                let expected = file.open.page_cache.was_just_written(0, 4096, turn);
+                assert_eq!(expected, !append, "append: {append}");
+            }
+        });
+        std::fs::remove_file(&path).unwrap();
     }
 }
