@@ -379,7 +379,8 @@ impl UnixStream {
     }
 
     /// Sends a whole chunk, and descriptors with its first byte. The descriptors stay open in this
-    /// process until they have been sent.
+    /// process until they have been sent. While more descriptors of this user are in transit than a
+    /// process may open (`RLIMIT_NOFILE`), they stay queued.
     ///
     /// # Errors
     /// The errors of [`send`](Self::send); `InvalidInput` for an empty chunk or more than 253

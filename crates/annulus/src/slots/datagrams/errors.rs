@@ -129,7 +129,8 @@ impl DatagramSocket {
                 self.tx.no_space_event |= self.has_no_space_event(datagram);
                 OutgoingState::NoSpace
             }
-            Errno::NOBUFS | Errno::NOMEM => {
+            // The last: too many descriptors of this user have been sent and not received yet.
+            Errno::NOBUFS | Errno::NOMEM | Errno::TOOMANYREFS => {
                 self.tx.no_space_event = true;
                 OutgoingState::NoSpace
             }

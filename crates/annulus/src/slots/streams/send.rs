@@ -45,7 +45,7 @@ pub(super) enum SendPhase {
     Now,
     /// In flight, waiting for space in the socket.
     Waiting,
-    /// The system was out of memory; a timer retries.
+    /// The system was out of memory or a limit had been reached; a timer retries.
     Retrying,
     /// In flight as a single send.
     Single(SingleSend),
@@ -356,7 +356,8 @@ impl Stream {
         match result {
             Ok(count) => self.sent(shared, state, count as usize),
             Err(Errno::AGAIN | Errno::INTR) => self.sent(shared, state, 0),
-            Err(Errno::NOBUFS | Errno::NOMEM) => self.send_later(state),
+            // The last: too many descriptors of this user have been sent and not received yet.
+            Err(Errno::NOBUFS | Errno::NOMEM | Errno::TOOMANYREFS) => self.send_later(state),
             Err(errno) => self.fail_send(shared, state, errno),
         }
     }
@@ -397,8 +398,8 @@ impl Stream {
         }
     }
 
-    /// Retries after a moment, because the system is out of memory. A dropped stream retries until
-    /// its linger time expires.
+    /// Retries after a moment, because the system is out of memory or a limit has been reached. A
+    /// dropped stream retries until its linger time expires.
     #[cold]
     pub(super) fn send_later(&mut self, state: &mut LoopState) {
         self.start_linger(state);
