@@ -19,6 +19,12 @@ pub enum Op {
         /// The listening socket.
         fd: Fd,
     },
+    /// Accepts a connection that is in the backlog. If the backlog is empty, the operation ends at
+    /// once with EAGAIN or ECANCELED.
+    AcceptNow {
+        /// The listening socket.
+        fd: Fd,
+    },
     /// Receives into the pool's buffers until the operation ends.
     RecvMulti {
         /// The socket to receive from.

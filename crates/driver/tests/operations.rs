@@ -101,6 +101,23 @@ fn a_single_accept_has_one_event() {
 }
 
 #[test]
+fn an_accept_that_does_not_wait_ends_without_a_connection() {
+    on_each_driver(|rig| {
+        let (listener, address) = listener();
+        let token = rig.start(OpKind::Accept, Op::AcceptNow { fd: listener });
+        let event = rig.event(token);
+        assert!(matches!(event.result, Err(Errno::AGAIN | Errno::CANCELED)), "{event:?}");
+        assert!(!event.more);
+        let _client = TcpStream::connect(address).unwrap();
+        let token = rig.start(OpKind::Accept, Op::AcceptNow { fd: listener });
+        let fd = owned(rig.event(token).result.unwrap() as RawFd);
+        rig.close(fd);
+        rig.expect_silence();
+        rig.close(listener);
+    });
+}
+
+#[test]
 fn an_accepted_connection_is_not_reported_again() {
     on_each_driver(|rig| {
         let (listener, address) = listener();

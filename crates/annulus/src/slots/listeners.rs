@@ -7,10 +7,10 @@
 //! next accept.
 //!
 //! With a connection limit, a listener does nothing unless a task waits. Then it polls until the
-//! backlog holds a connection, takes a permit, and accepts that one connection. It takes the permit
-//! so late because a listener without clients would otherwise take it from other listeners that
-//! share the limit. If the limit is reached, the listener stays idle, and its tasks are woken when
-//! a connection closes.
+//! backlog holds a connection, takes a permit, and accepts that one connection without waiting. It
+//! takes the permit so late because a listener without clients would otherwise take it from other
+//! listeners that share the limit. If the limit is reached, the listener stays idle, and its tasks
+//! are woken when a connection closes.
 #![allow(unsafe_code)]
 
 use crate::bytes::chunk::DeferredDrops;
@@ -403,6 +403,8 @@ impl Listener {
         };
         (limited.is_ready, limited.permit) = (false, Some(permit));
         self.arming = Arming::Single;
-        state.start(self.id.token(OpKind::Accept), Op::Accept { fd: self.fd });
+        // Another process, or a duplicate of the listener, may have accepted the connection. An
+        // accept that waited for the next one would keep its permit from other listeners.
+        state.start(self.id.token(OpKind::Accept), Op::AcceptNow { fd: self.fd });
     }
 }

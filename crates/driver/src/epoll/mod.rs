@@ -137,6 +137,10 @@ impl Epoll {
                 // SAFETY: waiting for writability refers to no memory.
                 return unsafe { self.start_output(token, fd, OutputKind::AwaitWritable, &[]) };
             }
+            Op::AcceptNow { fd } => {
+                let accepted = self.common.kernel.accept(fd).map(|socket| socket as u32);
+                return self.end(token, accepted);
+            }
             Op::Nop => return self.end(token, Ok(0)),
             Op::RecvZeroCopy { .. } => return self.end(token, Err(Errno::PROTONOSUPPORT)),
             Op::Cancel { target } => return self.cancel(target),

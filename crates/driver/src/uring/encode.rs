@@ -37,7 +37,7 @@ impl Encoder {
             }
             Op::RecvPooled { fd } => op::RecvSelect { fd, group: STREAM_GROUP }.entry(),
             Op::AcceptMulti { fd } => op::AcceptMulti { fd }.entry(),
-            Op::Accept { fd } => op::Accept { fd }.entry(),
+            Op::Accept { fd } | Op::AcceptNow { fd } => op::Accept { fd }.entry(),
             Op::WritableOnce { fd } => op::Poll { fd, events: poll::OUT }.entry(),
             Op::ReadableOnce { fd } => op::Poll { fd, events: poll::IN }.entry(),
             Op::Readable { fd } => op::PollMulti { fd, events: poll::IN }.entry(),

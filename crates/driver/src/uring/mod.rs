@@ -226,6 +226,10 @@ impl Uring {
             _ => {}
         }
         self.push(self.encoder.entry(token, op));
+        if let Op::AcceptNow { .. } = op {
+            // The accept is tried first. The flag by which it would not wait needs Linux 6.10.
+            self.push(self.encoder.entry(Token::IGNORED, Op::Cancel { target: token }));
+        }
     }
 
     /// # Safety

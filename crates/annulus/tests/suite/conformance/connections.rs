@@ -209,6 +209,26 @@ pub(crate) async fn a_limit_counts_until_the_close() -> io::Result<()> {
     Ok(())
 }
 
+pub(crate) async fn a_connection_that_other_code_accepts_returns_its_permit() -> io::Result<()> {
+    let limit = ConnectionLimit::new(1);
+    let options = ListenOptions::new().limit(&limit);
+    let (shared, other) = (options.bind("127.0.0.1:0")?, options.bind("127.0.0.1:0")?);
+    let duplicate = std::net::TcpListener::from(shared.as_fd().try_clone_to_owned()?);
+    spawn(async move { shared.accept().await });
+    yield_now().await;
+    let _client = std::net::TcpStream::connect(duplicate.local_addr()?)?;
+    while limit.open() == 0 {
+        yield_now().await;
+    }
+    // The runtime has taken a permit, and on io_uring its accept has not started yet.
+    if duplicate.accept().is_ok() {
+        let _client = TcpStream::connect(other.local_addr()?).await?;
+        let _accepted = other.accept().await?;
+        assert_eq!(limit.open(), 1);
+    }
+    Ok(())
+}
+
 pub(crate) async fn connections_are_accepted_before_a_task_waits() -> io::Result<()> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let address = listener.local_addr()?;

@@ -390,6 +390,7 @@ message_suite! {
 
 linux_suite! {
     errors::errors_of_files_and_processes_keep_kind_and_number;
+    connections::a_connection_that_other_code_accepts_returns_its_permit;
     connections::exposed_descriptors_are_non_blocking;
     connections::sockets_are_blocking_as_standard_streams_of_a_child;
     readiness::pipes_are_read_and_written_by_readiness;
