@@ -63,7 +63,19 @@ impl DatagramHandle {
         &self,
         poll: impl Fn(&Self, Wait<'_>, &Context<'_>) -> Poll<io::Result<T>> + Unpin,
     ) -> impl Future<Output = io::Result<T>> {
-        Waiting { handle: self, poll, leave: DatagramSocket::leave_recv, id: None }
+        Waiting { place: self.in_recv_line(), poll }
+    }
+
+    /// Returns the place of a future that waits for a datagram.
+    #[inline]
+    fn in_recv_line(&self) -> InLine<'_> {
+        InLine { handle: self, leave: DatagramSocket::leave_recv, id: None }
+    }
+
+    /// Returns the place of a future that waits for space or for a drain.
+    #[inline]
+    fn in_send_line(&self) -> InLine<'_> {
+        InLine { handle: self, leave: DatagramSocket::leave_send, id: None }
     }
 
     /// Receives the next message. With `split`, datagrams that the kernel coalesced are returned
@@ -91,9 +103,10 @@ impl DatagramHandle {
         socket.poll_recv_from(shared, &mut inner.state, wait, cx)
     }
 
-    pub(super) fn poll_readable(&self, cx: &Context<'_>) -> Poll<io::Result<()>> {
-        let poll = || self.with(|socket, shared, state| socket.poll_readable(shared, state, cx))?;
-        budget::poll_with(cx, poll)
+    fn poll_readable(&self, wait: Wait<'_>, cx: &Context<'_>) -> Poll<io::Result<()>> {
+        budget::poll_with(cx, || {
+            self.with(|socket, shared, state| socket.poll_readable(shared, state, wait, cx))?
+        })
     }
 
     /// Waits for datagrams on an internet socket, and appends up to `limit` of those that have been
@@ -117,14 +130,18 @@ impl DatagramHandle {
         .await
     }
 
-    pub(super) fn poll_peek(
-        &self,
-        memory: &mut [u8],
-        cx: &Context<'_>,
-    ) -> Poll<io::Result<(usize, SocketAddr)>> {
-        let poll =
-            || self.with(|socket, shared, state| socket.poll_peek(shared, state, memory, cx))?;
-        budget::poll_with(cx, poll)
+    /// Waits for a datagram on an internet socket, and copies its beginning.
+    pub(super) async fn peek(&self, memory: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
+        let mut place = self.in_recv_line();
+        poll_fn(|cx| {
+            let wait = place.wait();
+            budget::poll_with(cx, || {
+                self.with(|socket, shared, state| {
+                    socket.poll_peek(shared, state, memory, wait, cx)
+                })?
+            })
+        })
+        .await
     }
 
     pub(super) fn try_peek(&self, memory: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
@@ -134,9 +151,10 @@ impl DatagramHandle {
 
     /// Waits until one of these directions is ready, and returns those that are.
     pub(super) async fn ready(&self, interest: Interest) -> io::Result<Interest> {
-        let poll = |side, cx: &Context<'_>| match side {
-            PollSide::Readable => self.poll_readable(cx),
-            PollSide::Writable => self.poll_send_ready(cx),
+        let (mut receiving, mut sending) = (self.in_recv_line(), self.in_send_line());
+        let mut poll = |side, cx: &Context<'_>| match side {
+            PollSide::Readable => self.poll_readable(receiving.wait(), cx),
+            PollSide::Writable => self.poll_send_ready(sending.wait(), cx),
         };
         poll_fn(|cx| interest.poll_sides(|side| poll(side, cx))).await
     }
@@ -155,23 +173,17 @@ impl DatagramHandle {
         self.with(|socket, shared, state| socket.try_send_borrowed(shared, state, bytes, meta))?
     }
 
-    pub(super) fn poll_send_ready(&self, cx: &Context<'_>) -> Poll<io::Result<()>> {
+    pub(super) fn poll_send_ready(&self, wait: Wait<'_>, cx: &Context<'_>) -> Poll<io::Result<()>> {
         budget::poll_with(cx, || {
-            let ready = self.with(|socket, shared, state| {
-                socket.poll_send_ready(shared, state, Wait::Polling, cx)
-            });
+            let ready =
+                self.with(|socket, shared, state| socket.poll_send_ready(shared, state, wait, cx));
             ready?.map(Ok)
         })
     }
 
     /// Waits until the kernel has accepted or refused every queued datagram.
     pub(super) fn drain(&self) -> impl Future<Output = io::Result<()>> {
-        Waiting {
-            handle: self,
-            poll: Self::poll_drain,
-            leave: DatagramSocket::leave_send,
-            id: None,
-        }
+        Waiting { place: self.in_send_line(), poll: Self::poll_drain }
     }
 
     pub(super) fn poll_drain(&self, wait: Wait<'_>, cx: &Context<'_>) -> Poll<io::Result<()>> {
@@ -221,17 +233,6 @@ impl DatagramHandle {
         let fd = self.core.borrow()?.datagrams.get(self.slot).0.fd;
         f(&*self.core.kernel, fd)
     }
-
-    /// Calls `leave` for a dropped future, if the future is in a wait queue.
-    #[inline]
-    fn leave(&self, leave: Leave, id: &mut Option<WaiterId>) {
-        if id.is_some()
-            && let Ok(mut inner) = self.core.borrow()
-        {
-            let inner = &mut *inner;
-            leave(inner.datagrams.get(self.slot).0, &mut inner.state, id);
-        }
-    }
 }
 
 impl Drop for DatagramHandle {
@@ -248,13 +249,38 @@ impl Drop for DatagramHandle {
 /// Removes a dropped future from the queue of waiting receives or of waiting sends.
 type Leave = fn(&mut DatagramSocket, &mut LoopState, &mut Option<WaiterId>);
 
+/// The place of a future in a wait queue, which the future leaves when it is dropped.
+struct InLine<'a> {
+    handle: &'a DatagramHandle,
+    leave: Leave,
+    id: Option<WaiterId>,
+}
+
+impl InLine<'_> {
+    #[inline]
+    fn wait(&mut self) -> Wait<'_> {
+        Wait::InLine(&mut self.id)
+    }
+}
+
+impl Drop for InLine<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        if self.id.is_some()
+            && let Ok(mut inner) = self.handle.core.borrow()
+        {
+            let inner = &mut *inner;
+            let socket = inner.datagrams.get(self.handle.slot).0;
+            (self.leave)(socket, &mut inner.state, &mut self.id);
+        }
+    }
+}
+
 /// Waits until `poll` is ready. Dropping a receive loses no datagram: if one has arrived, the next
 /// waiter is notified.
 struct Waiting<'a, P> {
-    handle: &'a DatagramHandle,
+    place: InLine<'a>,
     poll: P,
-    leave: Leave,
-    id: Option<WaiterId>,
 }
 
 impl<P, T> Future for Waiting<'_, P>
@@ -265,15 +291,8 @@ where
 
     #[inline]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<T>> {
-        let Self { handle, poll, id, .. } = &mut *self;
-        poll(handle, Wait::InLine(id), cx)
-    }
-}
-
-impl<P> Drop for Waiting<'_, P> {
-    #[inline]
-    fn drop(&mut self) {
-        self.handle.leave(self.leave, &mut self.id);
+        let Self { place, poll } = &mut *self;
+        poll(place.handle, place.wait(), cx)
     }
 }
 
@@ -304,7 +323,9 @@ impl Future for SendDatagram<'_> {
 impl Drop for SendDatagram<'_> {
     #[inline]
     fn drop(&mut self) {
-        self.handle.leave(DatagramSocket::leave_send, &mut self.id);
+        // Dropping this leaves the line.
+        let mut place = self.handle.in_send_line();
+        place.id = self.id.take();
     }
 }
 

@@ -19,7 +19,6 @@ use crate::slots::interest::Interest;
 use crate::waiters::Wait;
 use annulus_kernel::{Address, Multicast, SocketOption, SocketType};
 use std::cell::Cell;
-use std::future::poll_fn;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::rc::Rc;
 use std::task::{Context, Poll};
@@ -166,12 +165,13 @@ impl UdpSocket {
 
     /// Waits until [`try_recv_from`](Self::try_recv_from) has something to return. By then the
     /// datagram has left the kernel and is in the runtime's memory, so your own system calls would
-    /// not find it. Every waiting task is woken. Cancel-safe.
+    /// not find it. Every waiting task is woken, unless another one takes the datagram first.
+    /// Cancel-safe.
     ///
     /// # Errors
     /// If the loop of its runtime is not running.
     pub async fn readable(&self) -> io::Result<()> {
-        poll_fn(|cx| self.handle.poll_readable(cx)).await
+        self.handle.ready(Interest::READABLE).await.map(drop)
     }
 
     /// Like [`recv_from`](Self::recv_from), but does not wait: returns a datagram that the loop
@@ -243,13 +243,13 @@ impl UdpSocket {
     /// # }).unwrap();
     /// ```
     ///
-    /// Cancel-safe. Every waiting task is woken.
+    /// Cancel-safe. Every waiting task is woken, unless another one takes the datagram first.
     ///
     /// # Errors
     /// The errors of [`recv_from`](Self::recv_from), except that a datagram larger than
     /// [`max_datagram`](UdpOptions::max_datagram) is shown in part.
     pub async fn peek_from(&self, memory: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
-        poll_fn(|cx| self.handle.poll_peek(memory, cx)).await
+        self.handle.peek(memory).await
     }
 
     /// Like [`peek_from`](Self::peek_from), but without the address.
@@ -340,7 +340,7 @@ impl UdpSocket {
 
     /// Waits until the socket is ready in any direction of `interest`, as
     /// [`readable`](Self::readable) and [`writable`](Self::writable) do, and returns the directions
-    /// that are ready. Every waiting task is woken. Cancel-safe.
+    /// that are ready. Cancel-safe.
     ///
     /// # Errors
     /// If the loop of its runtime is not running.
@@ -354,7 +354,7 @@ impl UdpSocket {
     /// # Errors
     /// If the loop of its runtime is not running.
     pub async fn writable(&self) -> io::Result<()> {
-        poll_fn(|cx| self.poll_send_ready(cx)).await
+        self.handle.ready(Interest::WRITABLE).await.map(drop)
     }
 
     /// Polls like [`writable`](Self::writable). Space in the queue wakes every task that polled.
@@ -362,7 +362,7 @@ impl UdpSocket {
     /// # Errors
     /// If the loop of its runtime is not running.
     pub fn poll_send_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.handle.poll_send_ready(cx)
+        self.handle.poll_send_ready(Wait::Polling, cx)
     }
 
     /// Waits until the kernel has accepted or refused every datagram. Cancel-safe.

@@ -17,7 +17,6 @@ use crate::slots::interest::Interest;
 use crate::waiters::Wait;
 use annulus_kernel::{Address, Control, Credentials, SocketOption};
 use std::fmt;
-use std::future::poll_fn;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::SocketAddr;
@@ -238,12 +237,13 @@ impl UnixDatagram {
 
     /// Waits until [`try_recv_from`](Self::try_recv_from) has something to return. By then the
     /// datagram has left the kernel and is in the runtime's memory, so your own system calls would
-    /// not find it. Every waiting task is woken. Cancel-safe.
+    /// not find it. Every waiting task is woken, unless another one takes the datagram first.
+    /// Cancel-safe.
     ///
     /// # Errors
     /// If the loop of its runtime is not running.
     pub async fn readable(&self) -> io::Result<()> {
-        poll_fn(|cx| self.handle.poll_readable(cx)).await
+        self.handle.ready(Interest::READABLE).await.map(drop)
     }
 
     /// Like [`recv_from`](Self::recv_from), but does not wait: returns a datagram that the loop
@@ -304,7 +304,7 @@ impl UnixDatagram {
 
     /// Waits until the socket is ready in any direction of `interest`, as
     /// [`readable`](Self::readable) and [`writable`](Self::writable) do, and returns the directions
-    /// that are ready. Every waiting task is woken. Cancel-safe.
+    /// that are ready. Cancel-safe.
     ///
     /// # Errors
     /// If the loop of its runtime is not running.
@@ -318,12 +318,13 @@ impl UnixDatagram {
     /// # Errors
     /// If the loop of its runtime is not running.
     pub async fn writable(&self) -> io::Result<()> {
-        poll_fn(|cx| self.handle.poll_send_ready(cx)).await
+        self.handle.ready(Interest::WRITABLE).await.map(drop)
     }
 
     /// Sends a datagram with descriptors to the peer of a connected socket. The descriptors stay
-    /// open in this process until the datagram has left. If the future is dropped before it is
-    /// ready, nothing is sent and the descriptors are closed.
+    /// open in this process until the datagram has left. While more descriptors of this user are in
+    /// transit than a process may open (`RLIMIT_NOFILE`), it stays queued. If the future is dropped
+    /// before it is ready, nothing is sent and the descriptors are closed.
     ///
     /// # Errors
     /// The errors of [`send_to`](Self::send_to); `InvalidInput` for more than 253 descriptors;

@@ -133,17 +133,20 @@ impl DatagramSocket {
         Poll::Pending
     }
 
-    /// Returns `Ready` once [`try_recv`](Self::try_recv) would return a datagram or an error.
+    /// Returns `Ready` once [`try_recv`](Self::try_recv) would return a datagram or an error. Then
+    /// notifies the next waiter, because nothing has been taken.
     pub(crate) fn poll_readable(
         &mut self,
         shared: &mut DatagramResources,
         state: &mut LoopState,
+        wait: Wait<'_>,
         cx: &Context<'_>,
     ) -> Poll<io::Result<()>> {
         if self.rx.available() > 0 {
+            self.note_taken(state, wait);
             return Poll::Ready(Ok(()));
         }
-        self.wait_for_datagram(shared, state, Wait::Polling, cx)
+        self.wait_for_datagram(shared, state, wait, cx)
     }
 
     /// Returns the next datagram, without waiting.
@@ -239,18 +242,21 @@ impl DatagramSocket {
         Some(message.inet_source().map(|source| (count, source)))
     }
 
-    /// Polls like [`peek`](Self::peek). Every task that polled is woken.
+    /// Polls like [`peek`](Self::peek). Then notifies the next waiter, because nothing has been
+    /// taken.
     pub(crate) fn poll_peek(
         &mut self,
         shared: &mut DatagramResources,
         state: &mut LoopState,
         memory: &mut [u8],
+        wait: Wait<'_>,
         cx: &Context<'_>,
     ) -> Poll<io::Result<(usize, SocketAddr)>> {
-        if let Some(outcome) = self.peek(shared, state, memory) {
-            return Poll::Ready(outcome);
-        }
-        self.wait_for_datagram(shared, state, Wait::Polling, cx)
+        let Some(outcome) = self.peek(shared, state, memory) else {
+            return self.wait_for_datagram(shared, state, wait, cx);
+        };
+        self.note_taken(state, wait);
+        Poll::Ready(outcome)
     }
 
     /// Returns the next message without taking it, or `None` if nothing has been received yet. It
@@ -298,8 +304,7 @@ impl DatagramSocket {
         Some(raw)
     }
 
-    /// Removes a receiver that has its datagram from the wait queue, and notifies the next
-    /// receiver.
+    /// Removes a receiver that has its result from the wait queue, and notifies the next receiver.
     #[inline]
     fn note_taken(&mut self, state: &mut LoopState, wait: Wait<'_>) {
         if wait.has_waited() {

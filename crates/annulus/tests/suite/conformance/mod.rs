@@ -348,6 +348,7 @@ message_suite! {
     readiness::datagrams_are_taken_by_readiness;
     readiness::unix_datagrams_are_taken_by_readiness;
     readiness::either_direction_of_a_datagram_socket_is_awaited;
+    readiness::a_dropped_wait_for_datagrams_keeps_no_waker;
     datagrams::peeked_datagrams_stay;
     datagrams::datagrams_are_received_in_batches;
     datagrams::an_error_in_a_batch_comes_after_the_datagrams_before_it, with |b| b.datagram_buffer_size(4096).datagram_buffer_count(64);

@@ -10,7 +10,8 @@ use annulus::{pipe, spawn};
 use std::future::poll_fn;
 use std::io::{self, ErrorKind, IoSlice, IoSliceMut};
 use std::rc::Rc;
-use std::task::Poll;
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 fn would_block<T>(outcome: io::Result<T>) -> bool {
@@ -228,18 +229,55 @@ pub(crate) async fn either_direction_of_a_datagram_socket_is_awaited() -> io::Re
     Ok(())
 }
 
+/// Polls a wait once, drops it, and returns how many wakers of its task are left.
+async fn wakers_left<T>(wait: impl Future<Output = T>) -> usize {
+    struct Task;
+    impl Wake for Task {
+        fn wake(self: Arc<Self>) {}
+    }
+    let task = Arc::new(Task);
+    let waker = Waker::from(task.clone());
+    let mut wait = Box::pin(wait);
+    assert!(wait.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+    drop((wait, waker));
+    yield_now().await;
+    Arc::strong_count(&task) - 1
+}
+
+pub(crate) async fn a_dropped_wait_for_datagrams_keeps_no_waker() -> io::Result<()> {
+    let both = Interest::READABLE | Interest::WRITABLE;
+    let udp = UdpSocket::bind("127.0.0.1:0")?;
+    assert_eq!(wakers_left(udp.readable()).await, 0);
+    assert_eq!(wakers_left(udp.ready(Interest::READABLE)).await, 0);
+    assert_eq!(wakers_left(udp.peek_from(&mut [0; 9])).await, 0);
+    let (full, peer) = UnixDatagram::pair()?;
+    while !would_block(full.try_send(&[0; 4096])) {
+        yield_now().await;
+    }
+    assert_eq!(wakers_left(full.readable()).await, 0);
+    assert_eq!(wakers_left(full.writable()).await, 0);
+    assert_eq!(wakers_left(full.ready(both)).await, 0);
+    // The other waits are still woken, and one that takes nothing wakes the next.
+    let (mut early, mut late) = (Box::pin(full.readable()), Box::pin(full.readable()));
+    assert!(touch(early.as_mut()).is_none() && touch(late.as_mut()).is_none());
+    drop(early);
+    peer.try_send(b"one")?;
+    tokio::try_join!(full.readable(), late)?;
+    assert_eq!(&*full.recv().await?, b"one");
+    Ok(())
+}
+
 pub(crate) async fn datagrams_are_taken_by_readiness() -> io::Result<()> {
     const COUNT: usize = 200;
     let (server, client) = (UdpSocket::bind("127.0.0.1:0")?, UdpSocket::bind("127.0.0.1:0")?);
     assert!(would_block(server.try_recv_from()));
     let (to, from) = (server.local_addr()?, client.local_addr()?);
     let server = Rc::new(server);
-    let waiting: Vec<_> = (0..3)
-        .map(|_| {
-            let server = server.clone();
-            spawn(async move { server.readable().await })
-        })
-        .collect();
+    let wait = || {
+        let server = server.clone();
+        spawn(async move { server.readable().await })
+    };
+    let early = [wait(), wait(), wait()];
     let mut seen = [false; COUNT];
     let mut sent = 0;
     while seen.contains(&false) {
@@ -258,8 +296,9 @@ pub(crate) async fn datagrams_are_taken_by_readiness() -> io::Result<()> {
         }
     }
     // A datagram that nobody takes wakes all waiting tasks.
+    let late = [wait(), wait(), wait()];
     client.try_send(b"stays", &Transmit::to(to))?;
-    for task in waiting {
+    for task in early.into_iter().chain(late) {
         task.await.expect("the task panicked")?;
     }
     assert_eq!(&*server.try_recv_from()?.0, b"stays");
