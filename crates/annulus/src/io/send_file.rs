@@ -226,6 +226,7 @@ fn may_be_read_and_sent(error: &io::Error) -> bool {
         Errno::INVAL,
         Errno::IO,
         Errno::ISDIR,
+        Errno::NOBUFS,
         Errno::NODEV,
         Errno::NOMEM,
         Errno::NOSYS,

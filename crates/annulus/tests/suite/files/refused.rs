@@ -13,7 +13,7 @@ use std::os::unix::fs::OpenOptionsExt;
 
 /// The error codes with which calls are refused. 0 is not an error: the call does nothing and
 /// returns 0.
-const REFUSALS: [i32; 9] = [
+const REFUSALS: [i32; 10] = [
     0,
     libc::EPERM,
     libc::EACCES,
@@ -23,6 +23,7 @@ const REFUSALS: [i32; 9] = [
     libc::EOPNOTSUPP,
     libc::EOVERFLOW,
     libc::EIO,
+    libc::ENOBUFS,
 ];
 
 const MIB: usize = 1 << 20;

@@ -318,6 +318,7 @@ fn is_of_call(errno: Errno) -> bool {
         errno,
         Errno::ACCESS
             | Errno::INVAL
+            | Errno::NOBUFS
             | Errno::NOMEM
             | Errno::NOSYS
             | Errno::OPNOTSUPP
@@ -355,7 +356,7 @@ mod tests {
         assert!(matches!(outcome(Ok(7)), MoveOutcome::Bytes(7)));
         assert!(matches!(outcome(Ok(0)), MoveOutcome::ByReceive));
         assert!(matches!(outcome(Err(Errno::AGAIN)), MoveOutcome::ByReceive));
-        for errno in [Errno::NOSYS, Errno::PERM, Errno::INVAL, Errno::OVERFLOW, Errno::XDEV] {
+        for errno in [Errno::NOSYS, Errno::PERM, Errno::INVAL, Errno::NOBUFS, Errno::XDEV] {
             assert!(matches!(outcome(Err(errno)), MoveOutcome::ByReceive));
         }
         assert!(matches!(outcome(Err(Errno::CONNRESET)), MoveOutcome::Failed(Errno::CONNRESET)));
