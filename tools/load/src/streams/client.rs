@@ -58,7 +58,8 @@ enum CloseReason {
     RunOver,
     /// The plan or the server requires a new connection.
     Replace,
-    /// The server has rejected a request before it has received all of it, so the rest is not sent.
+    /// The server has answered a request before it has received all of it, and the rest is not
+    /// sent: the answer is a rejection, or the run is over.
     Abort,
 }
 
@@ -383,9 +384,13 @@ impl<X: Exchange + 'static> StreamClient<X> {
     /// Returns why the connection is no longer used, or `None` if it still is.
     fn check_close_reason(&self) -> Option<CloseReason> {
         let is_over = self.context.is_over();
-        let is_idle = self.pacer.in_flight() == 0 && self.out.len() == 0;
+        let is_answered = self.pacer.in_flight() == 0;
+        let is_idle = is_answered && self.out.len() == 0;
         if is_over && (is_idle || self.exchange.must_close()) {
             return Some(CloseReason::RunOver);
+        }
+        if is_over && is_answered {
+            return Some(CloseReason::Abort);
         }
         (self.exchange.must_close() || (self.requests_left == 0 && is_idle))
             .then_some(CloseReason::Replace)
@@ -527,9 +532,10 @@ impl Activity {
         self.changes.get()
     }
 
-    /// Returns true if a reply is expected.
+    /// Returns true if a reply is expected, or if a long request is being sent. Its reply may
+    /// already have arrived.
     pub(super) fn is_waiting(&self) -> bool {
-        self.in_flight.get() > 0
+        self.in_flight.get() > 0 || self.is_uploading()
     }
 
     pub(super) fn in_flight(&self) -> u64 {

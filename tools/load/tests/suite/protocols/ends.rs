@@ -3,7 +3,7 @@
 
 use super::*;
 use annulus::DriverChoice;
-use annulus_load::{Schedule, ThinkTime};
+use annulus_load::{Observer, Schedule, ThinkTime, clock};
 use rustix::net::sockopt::set_socket_linger;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
@@ -281,6 +281,39 @@ fn early_rejection_of_a_body_is_an_outcome() {
             let report = answered(persistent(address, post(6 << 20), driver));
             assert_eq!(outcomes(&report), ["4xx"]);
         }
+    }
+}
+
+/// Interrupts a run that takes far too long.
+struct Deadline(Duration);
+
+impl Observer for Deadline {
+    fn is_interrupted(&self) -> bool {
+        clock::now() > self.0
+    }
+}
+
+/// The server replies to the head of a request, and neither reads the body nor closes.
+#[test]
+fn upload_that_is_answered_but_not_read_ends() {
+    for driver in DRIVERS {
+        let address = serve_raw(|mut stream| {
+            read_head(&mut stream);
+            stream.write_all(&ok("early")).unwrap();
+            std::thread::park();
+        });
+        let stalled = Plan { clients: 1, ..persistent(address, post(32 << 20), driver) };
+        let duration = Duration::from_secs(1);
+        let plan = Plan { warm_up: Duration::ZERO, duration, ..stalled };
+        let mut deadline = Deadline(clock::now() + Duration::from_secs(60));
+        let report = run(&plan, &mut deadline).unwrap();
+        assert!(!report.interrupted, "the run did not end with its time");
+        assert_eq!((report.errors.len(), figures(&report).responses), (0, 1), "{report:?}");
+        let reply_timeout = Duration::from_millis(100);
+        let report = run(&Plan { reply_timeout, ..plan }, &mut deadline).unwrap();
+        let first = report.first_error.as_deref().unwrap_or_default();
+        assert!(first.contains("received no byte of a request for 100ms"), "{report:?}");
+        assert!(figures(&report).reconnects > 0, "{report:?}");
     }
 }
 
