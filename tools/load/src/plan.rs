@@ -60,7 +60,9 @@ pub struct Plan {
     /// How long to measure: at most 30 days.
     pub duration: Duration,
     /// How many requests the clients send together, at least one; then the run ends, unless
-    /// `duration` ends it earlier. Every request is measured, so there is no warm-up. Streams only.
+    /// `duration` ends it earlier. A client that reconnects also ends after many attempts without a
+    /// reply, within 10 to 20 s if connections are refused. Every request is measured, so there is
+    /// no warm-up. Streams only.
     pub requests: Option<u64>,
     /// The CPU to which every thread of the load is pinned. The calling thread's own affinity is
     /// restored afterwards.

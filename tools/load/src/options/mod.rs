@@ -71,7 +71,8 @@ pub struct Options {
     #[serde(deserialize_with = "values::duration")]
     pub duration: Option<Duration>,
     /// How many requests to send, over all connections: 500, 10k. The run ends with the last
-    /// reply, or after --duration if that is given; there is no warm-up
+    /// reply, after --duration if that is given, or once no connection has got a reply for some 15
+    /// seconds; there is no warm-up
     #[arg(short = 'n', long = "requests", value_name = "COUNT", value_parser = values::count)]
     #[serde(rename = "requests", deserialize_with = "values::request_count")]
     pub count: Option<u64>,

@@ -451,9 +451,9 @@ impl<X: Exchange + 'static> StreamClient<X> {
         self.context.kind.streams.reconnect && !self.context.is_over()
     }
 
-    /// Opens a new connection. Returns `None` if the run is over, or if connecting failed and the
-    /// plan does not reconnect. Requests that the server has not processed on the last connection
-    /// are sent again.
+    /// Opens a new connection. Returns `None` if the run is over, if connecting failed and the plan
+    /// does not reconnect, or if the server is lost and the run could last until it returns.
+    /// Requests that the server has not processed on the last connection are sent again.
     async fn reconnect(&mut self) -> Option<Connection> {
         self.activity.set_stage(Stage::Connecting);
         let retried = self.pacer.requeue_all();
@@ -466,6 +466,9 @@ impl<X: Exchange + 'static> StreamClient<X> {
         let streams = &self.context.kind.streams;
         self.requests_left = streams.requests_per_connection.unwrap_or(u64::MAX);
         loop {
+            if self.context.run.plan.requests.is_some() && self.backoff.is_server_lost() {
+                return None;
+            }
             let pause = self.backoff.pause();
             if !pause.is_zero() {
                 self.until_run_ends(time::sleep(pause)).await?;

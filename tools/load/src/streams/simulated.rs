@@ -120,3 +120,35 @@ fn broken_connection_loses_only_requests_in_flight() {
     }
     assert!(broken > SEEDS.end, "{broken} connections have broken");
 }
+
+/// Returns true if the clients have ended a minute after their server, which breaks connections.
+fn ends_after_its_server(requests: Option<u64>) -> bool {
+    let address = SocketAddr::from(([127, 0, 0, 1], 7000));
+    let streams = Streams { reconnect: true, ..Streams::default() };
+    let plan = Plan { clients: 3, requests, ..Plan::new(address.into(), streams) };
+    run_on(&Sim::builder(1).build(), Runtime::builder(), async {
+        let server = annulus::spawn(serve(TcpListener::bind(address)?, 1, 0..5000));
+        let run = RunContext::new(&plan);
+        let connector = Connector::new(Streams::default(), None);
+        let (seed, length) = (plan.seed, plan.length);
+        let echo = move |client| EchoExchange::new(seed, client, length);
+        let mut pool =
+            ClientPool::new(&run, StreamClientKind::new(&connector, streams, echo), 0, 1);
+        assert!(pool.connect().await, "{:?}", run.faults.take().first);
+        pool.open(0..0);
+        pool.start(clock::nanos());
+        time::sleep(Duration::from_millis(20)).await;
+        server.abort();
+        let has_ended = time::timeout(Duration::from_secs(60), pool.finish()).await.is_ok();
+        pool.end().await;
+        assert!(run.faults.take().by_kind.contains_key("connect refused"));
+        io::Result::Ok(has_ended)
+    })
+    .unwrap()
+}
+
+#[test]
+fn number_of_requests_does_not_keep_clients_waiting_for_a_lost_server() {
+    assert!(ends_after_its_server(Some(1_000_000)));
+    assert!(!ends_after_its_server(None), "the clients have ended before their time");
+}
