@@ -25,6 +25,10 @@ fn start(args: &[&str]) -> Child {
 
 fn end_with(child: Child, signal: Signal) -> Finished {
     kill_process(Pid::from_child(&child), signal).unwrap();
+    finished(child)
+}
+
+fn finished(child: Child) -> Finished {
     let output = child.wait_with_output().unwrap();
     let text = |bytes| String::from_utf8(bytes).unwrap();
     Finished {
@@ -156,6 +160,30 @@ fn table_of_an_interrupted_load_says_so() {
         assert!(finished.stdout.contains(part), "'{part}' is not in {finished:?}");
     }
     assert_eq!(finished.code, Some(130));
+}
+
+/// The schedule of an open loop goes on during the warm-up.
+#[test]
+fn load_interrupted_during_the_warm_up_has_measured_nothing() {
+    for schedule in [&["--rate", "500"][..], &["--rate", "500", "--arrivals", "poisson"], &[]] {
+        let (address, count) = tcp_server(true);
+        let args = ["-c", "2", "-d", "1h", "--warm-up", "1h", "-a", &address];
+        let mut load = start(&[&args[..], schedule].concat());
+        await_count(&count, 20, &mut load);
+        kill_process(Pid::from_child(&load), Signal::INT).unwrap();
+        let deadline = clock::now() + PATIENCE;
+        while load.try_wait().unwrap().is_none() {
+            if clock::now() > deadline {
+                load.kill().unwrap();
+                panic!("the load with {schedule:?} did not end");
+            }
+            std::thread::yield_now();
+        }
+        let finished = finished(load);
+        finished.fails_with(130, &["interrupted by SIGINT"]);
+        let json = finished.json();
+        assert_eq!((&json["unsent"], &json["seconds"]), (&0.into(), &0.0.into()), "{json}");
+    }
 }
 
 /// Without the signal, the load would wait until the reply timeout.

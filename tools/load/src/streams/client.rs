@@ -114,17 +114,16 @@ impl<X: Exchange + 'static> StreamClient<X> {
         }
     }
 
-    /// Records how many due requests were not sent. While the window is open, keeps the pacer
-    /// instead, so that the requests are counted when the window closes.
+    /// Records how many due requests were not sent, if there was a window. Before it closes, keeps
+    /// the pacer instead, so that the requests are counted then.
     fn end(self) {
         let StreamClient { pacer, context, activity, .. } = self;
         match context.is_open.get() {
             true => activity.keep_pacer(pacer),
             false => {
                 // Once the planned number of requests has been sent, no further request was due.
-                if context.quota() > 0 {
-                    let unsent = pacer.unsent(context.closed_at.get());
-                    context.recorder.borrow_mut().unsent(unsent);
+                if let Some(closed_at) = context.closed_at.get().filter(|_| context.quota() > 0) {
+                    context.recorder.borrow_mut().unsent(pacer.unsent(closed_at));
                 }
             }
         }

@@ -115,8 +115,9 @@ pub(crate) struct ThreadContext<K> {
     pub(crate) is_open: Cell<bool>,
     /// Number of requests that the clients of the thread may still send.
     quota: Cell<u64>,
-    /// When the window closed, in nanoseconds on [`crate::clock`]; `u64::MAX` while it is open.
-    pub(crate) closed_at: Cell<u64>,
+    /// When the window closed, in nanoseconds on [`crate::clock`]. `None` before that, and also
+    /// later if the run was interrupted before the window opened.
+    pub(crate) closed_at: Cell<Option<u64>>,
     /// Limits the number of connects in progress.
     connecting: Semaphore,
 }
@@ -135,7 +136,7 @@ impl<K: ClientKind> ThreadContext<K> {
             .map_or(u64::MAX, |requests| share(requests, [index, threads], run.plan.clients));
         let connecting = Semaphore::new((MAX_CONNECTS / run.plan.threads()).max(1));
         let recorder = RefCell::new(Recorder::new(&run.collector));
-        let (is_open, closed_at) = (Cell::new(true), Cell::new(u64::MAX));
+        let (is_open, closed_at) = (Cell::new(true), Cell::new(None));
         let (run, quota) = (Arc::clone(run), Cell::new(quota));
         ThreadContext { run, kind, recorder, is_open, quota, closed_at, connecting }
     }

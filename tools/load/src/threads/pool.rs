@@ -140,7 +140,7 @@ impl<K: ClientKind> ClientPool<K> {
         let mut recorder = self.context.recorder.borrow_mut();
         if recorder.is_open() {
             let now = clock::nanos();
-            self.context.closed_at.set(now);
+            self.context.closed_at.set(Some(now));
             recorder.cut_off(self.in_flight());
             if self.context.quota() > 0 {
                 let unsent = self.clients.iter().map(|(_, client)| client.take_unsent(now));
