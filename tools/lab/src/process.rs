@@ -11,8 +11,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use annulus_load::affinity;
+use annulus_load::{affinity, clock};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open, pidfd_send_signal};
 use serde::{Deserialize, Serialize};
 
@@ -307,11 +308,18 @@ fn running_handles() -> MutexGuard<'static, Vec<Arc<OwnedFd>>> {
     RUNNING_HANDLES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Returns true if the process has ended or ends within `timeout`. A signal to this process does
+/// not shorten the wait: after the first Ctrl-C, a slice is still measured to its end.
 fn is_dead_within(handle: &OwnedFd, timeout: Duration) -> bool {
-    let mut events = [PollFd::new(handle, PollFlags::IN)];
-    let timeout = Timespec::try_from(timeout).ok();
-    // A signal to this process shortens the wait, and the contender is then killed a little early.
-    poll(&mut events, timeout.as_ref()).is_ok_and(|ready| ready > 0)
+    let began = clock::now();
+    loop {
+        let left = timeout.saturating_sub(clock::now() - began);
+        let left = Timespec::try_from(left).ok();
+        match poll(&mut [PollFd::new(handle, PollFlags::IN)], left.as_ref()) {
+            Err(Errno::INTR) => {}
+            ready => return ready.is_ok_and(|ready| ready > 0),
+        }
+    }
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{
     Pid, PidfdFlags, Resource, Rlimit, Signal, kill_process, pidfd_open, prlimit,
 };
-use std::io::Read;
+use std::io::{BufRead, BufReader, Read};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -245,5 +245,51 @@ fn killed_and_interrupted_bench_ends_descendants_of_servers_and_resumes() {
     assert_eq!((all.record().slices().len(), all.is_finished(), all.resumed()), (12, true, 2));
     assert!(kept.iter().all(|(slice, outcome)| all.record().slices().get(slice) == Some(outcome)));
     assert!(std::fs::read_to_string(directory.join("out/sh.md")).unwrap().contains("2 times"));
+    std::fs::remove_dir_all(directory).unwrap();
+}
+
+/// A client that waits while a file with the name `pause` exists.
+const PAUSING_CLIENT: &str = "if [ -e pause ]; then
+  echo >paused
+  while [ -e pause ]; do sleep 0.02; done
+fi
+exec ANNULUS load $1 -c 1 -n 200 --json -
+";
+
+fn await_file(path: &Path) {
+    let deadline = clock::now() + PATIENCE;
+    while !path.exists() {
+        assert!(clock::now() < deadline, "no {}", path.display());
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn slice_of_an_interrupted_bench_waits_for_its_client() {
+    let directory = directory("interrupted");
+    std::fs::write(directory.join("client"), PAUSING_CLIENT.replace("ANNULUS", ANNULUS)).unwrap();
+    let server = format!("{ANNULUS} echo --listen 127.0.0.1:{{port}}");
+    let mut command = Command::new(ANNULUS);
+    command.args(["bench", &server, "--load-command", "sh client {address}", "--out", "out"]);
+    command.args(["--parse", "requests=\"responses\":([0-9]+)", "--rounds", "10000"]);
+    command.arg("--share-cores");
+    command.current_dir(&directory).env("TMPDIR", &directory);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut bench_process = command.spawn().unwrap();
+    let path = directory.join("out/annulus.jsonl");
+    await_lines(&path, 2, &mut bench_process);
+    std::fs::write(directory.join("pause"), "").unwrap();
+    await_file(&directory.join("paused"));
+    kill_process(Pid::from_child(&bench_process), Signal::INT).unwrap();
+    let mut stderr = BufReader::new(bench_process.stderr.take().unwrap());
+    let mut line = String::new();
+    stderr.read_line(&mut line).unwrap();
+    assert!(line.contains("stopping after this slice"), "{line}");
+    std::fs::remove_file(directory.join("pause")).unwrap();
+    assert_eq!(bench_process.wait().unwrap().code(), Some(130));
+    let results = Results::read(&path).unwrap();
+    let slices = results.record().slices();
+    let errors: Vec<_> = slices.values().filter_map(|outcome| outcome.as_ref().err()).collect();
+    assert!(slices.len() >= 2 && errors.is_empty(), "{errors:?}");
     std::fs::remove_dir_all(directory).unwrap();
 }

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::{self, Read, Write};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
@@ -54,6 +55,8 @@ impl SystemCalls {
         perf.args(["stat", "-x,", "-e", SYSCALL_EVENT, "-p", pids, "-o"]).arg(&self.output);
         perf.args(["--", "cat"]);
         perf.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        // Ctrl-C at the terminal must not end the count before the slice.
+        perf.process_group(0);
         let mut perf = child::spawn(perf)?;
         let passed_on = pass_on(&mut perf);
         if passed_on.is_err() {
