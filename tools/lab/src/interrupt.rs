@@ -2,13 +2,27 @@
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::thread;
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::{process, scratch};
+
+/// Whether a signal has arrived.
+static IS_SIGNALLED: AtomicBool = AtomicBool::new(false);
+
+/// The error for a preparation that a signal has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("stopped by a signal")]
+pub(crate) struct Interrupted;
+
+/// Returns an error if a signal has arrived. Preparations that take long call this again and again.
+pub(crate) fn check() -> Result<(), Interrupted> {
+    // Pairs with the store of the signal thread.
+    if IS_SIGNALLED.load(Ordering::Acquire) { Err(Interrupted) } else { Ok(()) }
+}
 
 /// Returns the exit status of a process that was ended by a signal, as in shells.
 pub fn status_of(signal: i32) -> u8 {
@@ -37,6 +51,8 @@ impl Interrupt {
         thread::spawn(move || {
             let mut signals = signals.forever();
             first.store(signals.next().unwrap_or(SIGINT) as u8, Ordering::Relaxed);
+            // Pairs with the load in `check`: its caller then sees the signal in `first`, too.
+            IS_SIGNALLED.store(true, Ordering::Release);
             on_first();
             let second = signals.next().unwrap_or(SIGINT);
             let _held = process::kill_all();

@@ -8,17 +8,31 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
-use crate::child;
+use crate::interrupt;
+use crate::output::OutputReader;
+use crate::process::{Process, Spec};
 
 /// The directory of the peers within the repository.
 const PEERS_DIRECTORY: &str = "tools/peers";
 
 /// The exit status of a build script that lacks a tool.
 const TOOL_MISSING_STATUS: i32 = 3;
+
+/// The script that runs a build script in the first directory and passes the second to it.
+const BUILD_COMMAND: &str = "cd \"$0\" && exec /bin/sh build \"$1\"";
+
+/// How many bytes at the end of each output of a build script are kept.
+const MAX_BUILD_OUTPUT_BYTES: usize = 64 << 10;
+
+/// How often to check whether a signal ends a build.
+const SIGNAL_CHECK_PERIOD: Duration = Duration::from_millis(50);
+
+/// How long to wait for the end of the outputs of a build script that has ended.
+const OUTPUT_END_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The file that lists further transports and the kinds of a peer.
 const SERVES_FILE: &str = "serves";
@@ -128,26 +142,33 @@ impl Peers {
     /// Builds a peer, which may take minutes.
     ///
     /// # Errors
-    /// If the build script cannot be run.
+    /// If the build script cannot be run, or a signal ends it.
     pub fn build(&self, name: &str) -> Result<BuildOutcome> {
         let (directory, output) = (self.directory.join(name), self.output.join(name));
         fs::create_dir_all(&output)?;
-        let mut build = Command::new("/bin/sh");
-        build.arg("build").arg(&output).current_dir(&directory);
-        let Output { status, stdout, stderr } = child::output(build)?;
+        let arguments =
+            vec!["-c".into(), BUILD_COMMAND.into(), directory.clone().into(), output.into()];
+        let spec = Spec { arguments, ..Spec::of(name, "/bin/sh") };
+        interrupt::check()?;
+        let (mut build, stdout) = Process::start_separate(&spec, MAX_BUILD_OUTPUT_BYTES)?;
+        let status = loop {
+            if let Some(status) = build.ended(SIGNAL_CHECK_PERIOD) {
+                break status;
+            }
+            interrupt::check()?;
+        };
+        let outputs = [&stdout, &build.output];
+        outputs.iter().for_each(|output| _ = output.read_to_end(OUTPUT_END_TIMEOUT));
+        let [stdout, stderr] = outputs.map(OutputReader::text);
         Ok(match (status.code(), last_line(&stdout)) {
             (Some(0), Some(path)) => BuildOutcome::Program(directory.join(path)),
-            (Some(0), None) => BuildOutcome::Failed {
-                status: "it printed no path".into(),
-                printed: String::from_utf8_lossy(&stderr).into_owned(),
-            },
+            (Some(0), None) => {
+                BuildOutcome::Failed { status: "it printed no path".into(), printed: stderr }
+            }
             (Some(TOOL_MISSING_STATUS), _) => BuildOutcome::Missing(
                 last_line(&stderr).unwrap_or_else(|| "a tool is missing".into()),
             ),
-            _ => BuildOutcome::Failed {
-                status: status.to_string(),
-                printed: String::from_utf8_lossy(&stderr).into_owned(),
-            },
+            _ => BuildOutcome::Failed { status: status.to_string(), printed: stderr },
         })
     }
 
@@ -164,7 +185,7 @@ impl BuildOutcome {
         match self {
             BuildOutcome::Program(path) => Ok(Ok(path)),
             BuildOutcome::Missing(why) => Ok(Err(why)),
-            BuildOutcome::Failed { status, printed } => match last_line(printed.as_bytes()) {
+            BuildOutcome::Failed { status, printed } => match last_line(&printed) {
                 Some(line) => bail!("{status}: {line}"),
                 None => bail!(status),
             },
@@ -173,8 +194,7 @@ impl BuildOutcome {
 }
 
 /// Returns the last non-empty line.
-fn last_line(text: &[u8]) -> Option<String> {
-    let text = String::from_utf8_lossy(text);
+fn last_line(text: &str) -> Option<String> {
     text.lines().map(str::trim).rfind(|line| !line.is_empty()).map(str::to_owned)
 }
 

@@ -3,6 +3,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
+use std::io::Read;
 use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
@@ -165,6 +166,21 @@ impl Process {
         Process::spawn(spec, command, read)
     }
 
+    /// Starts a program without input. Its standard output is read into a separate reader; both
+    /// readers keep this many bytes.
+    pub(crate) fn start_separate(
+        spec: &Spec,
+        kept: usize,
+    ) -> Result<(Process, OutputReader), ProcessError> {
+        let mut command = Command::new(&spec.program);
+        command.stdin(Stdio::null()).stdout(Stdio::piped());
+        let reading = |pipe: Box<dyn Read + Send>| OutputReader::reading(vec![pipe], kept, None);
+        let read = |_: &mut Child, stderr: ChildStderr| reading(Box::new(stderr));
+        let mut process = Process::spawn(spec, command, read)?;
+        let stdout = process.child.stdout.take().expect("the command has no such pipe");
+        Ok((process, reading(Box::new(stdout))))
+    }
+
     fn spawn(
         spec: &Spec,
         mut command: Command,
@@ -324,7 +340,6 @@ fn is_dead_within(handle: &OwnedFd, timeout: Duration) -> bool {
 
 #[cfg(test)]
 pub(crate) mod tests {
-    use std::io::Read;
     use std::path::Path;
 
     use super::*;

@@ -258,9 +258,12 @@ pub(super) fn measure_rows(
     Ok((directory, (!failed.is_empty()).then_some(ExitCode::FAILURE)))
 }
 
+/// Says how to resume, unless nothing has been measured.
 fn note_resuming(directory: &Path) {
-    let directory = directory.display();
-    note(format_args!("annulus: to resume, run the same command with --out {directory}"));
+    if directory.exists() {
+        let directory = directory.display();
+        note(format_args!("annulus: to resume, run the same command with --out {directory}"));
+    }
 }
 
 /// Prints why a comparison or one of its slices failed, and returns its name for the list of failed
@@ -327,7 +330,11 @@ fn measure(
         return deliver(results, output);
     }
     let known = known.map_or(0, |results| results.record().slices().len());
-    let prepared = setup.prepare().with_context(|| name.clone())?;
+    let prepared = match setup.prepare() {
+        // A signal ends the preparation early, so some contenders may be missing.
+        _ if lock.is_stopped() => return Ok(MeasureOutcome { failure: None, is_decided: false }),
+        prepared => prepared.with_context(|| name.clone())?,
+    };
     match &mut suite {
         Some(run) => run.prepared(&prepared.bench),
         None => prepared

@@ -293,3 +293,49 @@ fn slice_of_an_interrupted_bench_waits_for_its_client() {
     assert!(slices.len() >= 2 && errors.is_empty(), "{errors:?}");
     std::fs::remove_dir_all(directory).unwrap();
 }
+
+/// Comparisons whose preparation takes long: a peer is built, or a file is written.
+const SLOW_PREPARATIONS: [&str; 2] = [
+    "[[server]]\ncommand = \"slow\"\npeer = \"slow\"\n",
+    "[[server]]\ncommand = \"true {port}\"\n[site]\nlong = 1_000_000_000\n",
+];
+
+#[test]
+fn interrupted_bench_ends_a_build_and_the_writing_of_files() {
+    for (number, servers) in SLOW_PREPARATIONS.into_iter().enumerate() {
+        let directory = directory(&format!("preparing-{number}"));
+        let peer = directory.join("tools/peers/slow");
+        std::fs::create_dir_all(&peer).unwrap();
+        std::fs::write(peer.join("build"), "sleep 1000 & echo $$ $! >$1/pids; wait").unwrap();
+        let load = "[[load]]\nurl = \"tcp://{address}\"\n";
+        std::fs::write(directory.join("slow.toml"), format!("title = \"slow\"\n{servers}{load}"))
+            .unwrap();
+        let mut command = Command::new(ANNULUS);
+        command.args(["bench", "./slow.toml", "--out", "out"]).env("TMPDIR", &directory);
+        command.current_dir(&directory).stdin(Stdio::null()).stdout(Stdio::null());
+        let mut bench_process = command.stderr(Stdio::null()).spawn().unwrap();
+        let pids = directory.join("target/peers/slow/pids");
+        let is_begun = || {
+            let entries = std::fs::read_dir(&directory).unwrap().flatten();
+            let mut files = entries.map(|entry| entry.path().join("site/long"));
+            let built = std::fs::read_to_string(&pids).is_ok_and(|text| text.ends_with('\n'));
+            built || files.any(|file| file.exists())
+        };
+        let deadline = clock::now() + PATIENCE;
+        while !is_begun() {
+            assert_eq!(bench_process.try_wait().unwrap(), None, "the bench has ended");
+            assert!(clock::now() < deadline, "the preparation does not begin");
+            std::thread::yield_now();
+        }
+        let pids = std::fs::read_to_string(&pids).unwrap_or_default();
+        let pids = pids.split_whitespace().map(|pid| Pid::from_raw(pid.parse().unwrap()).unwrap());
+        let open = |pid| pidfd_open(pid, PidfdFlags::empty()).unwrap();
+        let started: Vec<OwnedFd> = pids.map(open).collect();
+        kill_process(Pid::from_child(&bench_process), Signal::INT).unwrap();
+        assert_eq!(bench_process.wait().unwrap().code(), Some(130));
+        started.iter().for_each(await_end);
+        assert!(!directory.join("out").exists(), "something was measured");
+        assert_eq!(scratch_directories(&directory), 0);
+        std::fs::remove_dir_all(directory).unwrap();
+    }
+}

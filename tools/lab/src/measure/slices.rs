@@ -12,6 +12,7 @@ use crate::bench::{
 };
 use crate::clients::Clients;
 use crate::describe::{Client, Contender, Load, MissingPolicy, Pace, Setup, find_installed};
+use crate::interrupt;
 use crate::proc::Memory;
 use crate::process::ProcessError;
 use crate::server::{UsageObserver, one_line};
@@ -44,11 +45,12 @@ impl Slices {
     /// Starts every contender. All keep running, since an idle one uses no CPU time.
     ///
     /// # Errors
-    /// If one does not start, two listen at the same address, or one does not answer although it
-    /// must.
+    /// If one does not start, two listen at the same address, one does not answer although it must,
+    /// or a signal arrives.
     pub(super) fn start(&mut self) -> Result<()> {
         for contender in 0..self.contenders.len() {
             for cell in 0..self.loads.len() {
+                interrupt::check()?;
                 self.running(Slice { round: 0, cell, contender })?;
             }
         }
@@ -90,6 +92,7 @@ impl Slices {
                 if is_job || self.loads[..cell].iter().any(|other| other.name() == load.name()) {
                     continue;
                 }
+                interrupt::check()?;
                 let (load, rate) = match (&load.client, load.pace) {
                     (Client::Command { .. }, Pace::Rate(rate)) => (load.clone(), Some(rate)),
                     (Client::Command { .. }, _) => (load.clone(), Some(1.0)),

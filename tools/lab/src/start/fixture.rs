@@ -11,11 +11,15 @@ use anyhow::{Context, Result};
 
 use crate::describe::Placeholder;
 use crate::file_system;
+use crate::interrupt;
 use crate::process::Spec;
 use crate::server::Server;
 
 /// The directory of the files to serve, within the fixture's directory.
 const SITE_DIRECTORY: &str = "site";
+
+/// How many bytes of noise are written between two checks for a signal.
+const NOISE_PART_BYTES: u64 = 1 << 20;
 
 /// The files, directories and target that servers use.
 #[derive(Debug)]
@@ -33,7 +37,8 @@ impl Fixture {
     /// there are proxies.
     ///
     /// # Errors
-    /// If the files do not fit or cannot be written, or the target cannot be started.
+    /// If the files do not fit or cannot be written, a signal arrives meanwhile, or the target
+    /// cannot be started.
     pub(crate) fn new(
         directory: &Path,
         files: &BTreeMap<String, u64>,
@@ -79,10 +84,17 @@ fn target(core: Option<usize>) -> Result<Server> {
     Ok(Server::start(&Spec { arguments, pin: core, ..Spec::of("target", program) })?)
 }
 
-/// Writes a file of random bytes.
-fn write_noise(path: &Path, bytes: u64) -> io::Result<()> {
-    let mut noise = File::open("/dev/urandom")?.take(bytes);
-    io::copy(&mut noise, &mut File::create(path)?).map(drop)
+/// Writes a file of random bytes, unless a signal arrives meanwhile.
+fn write_noise(path: &Path, bytes: u64) -> Result<()> {
+    let (mut noise, mut file) = (File::open("/dev/urandom")?, File::create(path)?);
+    let mut left = bytes;
+    while left > 0 {
+        interrupt::check()?;
+        let part = left.min(NOISE_PART_BYTES);
+        io::copy(&mut (&mut noise).take(part), &mut file)?;
+        left -= part;
+    }
+    Ok(())
 }
 
 #[cfg(test)]
