@@ -15,6 +15,9 @@ const DEFAULT_TAIL_BYTES: usize = 4096;
 
 const READ_BYTES: usize = 1024;
 
+/// The maximum length of a line that an error quotes.
+const MAX_QUOTED_CHARS: usize = 300;
+
 /// The text before an announced address.
 const ANNOUNCEMENT_PREFIX: &str = "listening on ";
 
@@ -37,6 +40,8 @@ struct OutputTail {
     /// A text to wait for.
     awaited_text: Option<String>,
     is_ready: AtomicBool,
+    /// Whether the output has more bytes than are kept.
+    is_cut: AtomicBool,
 }
 
 impl OutputReader {
@@ -54,7 +59,8 @@ impl OutputReader {
         awaited_text: Option<String>,
     ) -> OutputReader {
         let (tail, is_ready) = (Mutex::new(Vec::new()), AtomicBool::new(awaited_text.is_none()));
-        let shared = Arc::new(OutputTail { tail, kept, awaited_text, is_ready });
+        let is_cut = AtomicBool::new(false);
+        let shared = Arc::new(OutputTail { tail, kept, awaited_text, is_ready, is_cut });
         let (sender, address) = mpsc::channel();
         for source in sources {
             let (shared, sender) = (Arc::clone(&shared), sender.clone());
@@ -66,6 +72,11 @@ impl OutputReader {
     /// Returns true if the awaited text has been printed, or if no text is awaited.
     pub(crate) fn is_ready(&self) -> bool {
         self.shared.is_ready.load(Ordering::Acquire)
+    }
+
+    /// Returns true if the start of the output is not kept.
+    pub(crate) fn is_cut(&self) -> bool {
+        self.shared.is_cut.load(Ordering::Relaxed)
     }
 
     /// Returns the end of the output that is kept.
@@ -93,10 +104,10 @@ impl OutputReader {
         }
     }
 
-    /// Returns the last non-empty line so far.
+    /// Returns the last non-empty line so far, shortened if it is long.
     pub(crate) fn last_line(&self) -> Option<String> {
         let text = self.text();
-        text.lines().rev().map(str::trim).find(|line| !line.is_empty()).map(str::to_owned)
+        text.lines().rev().map(str::trim).find(|line| !line.is_empty()).map(quoted)
     }
 }
 
@@ -108,6 +119,9 @@ impl OutputTail {
         while let Ok(length @ 1..) = source.read(&mut chunk) {
             let mut tail = self.lock();
             tail.extend_from_slice(&chunk[..length]);
+            if tail.len() > self.kept {
+                self.is_cut.store(true, Ordering::Relaxed);
+            }
             let recent = last(&tail, DEFAULT_TAIL_BYTES + READ_BYTES);
             if let Some(address) = (!was_sent).then(|| announced(recent)).flatten() {
                 was_sent = true;
@@ -133,6 +147,14 @@ impl OutputTail {
 
     fn lock(&self) -> MutexGuard<'_, Vec<u8>> {
         self.tail.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Returns a line for an error, shortened if it is long.
+pub(crate) fn quoted(line: &str) -> String {
+    match line.char_indices().nth(MAX_QUOTED_CHARS) {
+        Some((end, _)) => format!("{}…", &line[..end]),
+        None => line.to_owned(),
     }
 }
 

@@ -13,8 +13,8 @@ use crate::describe::{Parser, find_client};
 use crate::process::{Process, Spec};
 use crate::server::one_line;
 
-/// How many bytes at the end of an output are kept.
-const MAX_OUTPUT_BYTES: usize = 1 << 20;
+/// How many MiB at the end of an output are kept.
+const MAX_OUTPUT_MIB: usize = 16;
 
 /// How long to wait for the end of the output after the program has ended.
 const OUTPUT_END_TIMEOUT: Duration = Duration::from_secs(2);
@@ -22,6 +22,8 @@ const OUTPUT_END_TIMEOUT: Duration = Duration::from_secs(2);
 /// The output of a client that ran, how long it ran, and the CPU time that it used.
 pub(super) struct ClientRun {
     pub(super) printed: String,
+    /// Whether the output is longer than what is kept.
+    is_cut: bool,
     pub(super) took: Duration,
     cpu: Duration,
     program: String,
@@ -46,7 +48,7 @@ pub(super) fn run(
     observer.window_opened();
     let began = clock::now();
     let mut process =
-        Process::start_read(&spec, MAX_OUTPUT_BYTES, None).map_err(|error| error.why)?;
+        Process::start_read(&spec, MAX_OUTPUT_MIB << 20, None).map_err(|error| error.why)?;
     let ended = process.ended(patience);
     let took = clock::now() - began;
     observer.window_closed();
@@ -58,7 +60,8 @@ pub(super) fn run(
         return Err(process.error(format!("{program} failed ({status})")).why);
     }
     let cpu = children_cpu().map_err(one_line)?.saturating_sub(used);
-    Ok(ClientRun { printed: process.output.text(), took, cpu, program })
+    let (printed, is_cut) = (process.output.text(), process.output.is_cut());
+    Ok(ClientRun { printed, is_cut, took, cpu, program })
 }
 
 impl ClientRun {
@@ -69,7 +72,14 @@ impl ClientRun {
     /// answered.
     pub(super) fn sample(&self, parser: &Parser, requests: Option<u64>) -> Result<Sample, String> {
         let sample = parser.sample(&self.printed, requests, self.took);
-        let mut sample = sample.map_err(|why| format!("the output of {} {why}", self.program))?;
+        let mut sample = sample.map_err(|why| {
+            let cut = if self.is_cut {
+                format!("; it is longer than {MAX_OUTPUT_MIB} MiB, and only its end is kept")
+            } else {
+                String::new()
+            };
+            format!("the output of {} {why}{cut}", self.program)
+        })?;
         sample.set(CLIENT_CPU_SHARE, self.cpu.as_secs_f64() / self.took.as_secs_f64());
         sample.set(CLIENT_CPU_NS, self.cpu.as_nanos() as f64);
         let refused = sample.get(REFUSED_KEY).unwrap_or_default();
@@ -155,8 +165,21 @@ mod tests {
 
     #[test]
     fn only_the_tail_of_a_long_output_is_kept() {
-        let script = "yes line | head -c 4000000; echo; echo measured 10 1000 5 5 5 5 0 1";
+        let script = "yes line | head -c 20000000; echo; echo measured 10 1000 5 5 5 5 0 1";
         let run = shell(script, LONG_TIMEOUT).expect("the client failed");
-        assert!(run.printed.len() <= MAX_OUTPUT_BYTES && run.printed.ends_with("5 0 1\n"));
+        assert!(run.printed.len() <= MAX_OUTPUT_MIB << 20 && run.printed.ends_with("5 0 1\n"));
+        assert!(run.sample(&Parser::choose("wrk", &[]).expect("wrk has no parser"), None).is_ok());
+    }
+
+    /// The numbers are at the start, as in a recording of `annulus load`.
+    #[test]
+    fn an_output_whose_start_is_dropped_is_named_and_not_quoted_in_full() {
+        let script = "echo measured 10 1000 5 5 5 5 0 1; head -c 20000000 /dev/zero | tr '\\0' x";
+        let error = sample(script).expect_err("the numbers were kept");
+        assert!(
+            error.ends_with("x…; it is longer than 16 MiB, and only its end is kept"),
+            "{error}"
+        );
+        assert!(error.len() < 500, "{error}");
     }
 }

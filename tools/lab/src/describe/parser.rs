@@ -11,6 +11,7 @@ use regex_lite::Regex;
 use super::known_clients::KNOWN_CLIENTS;
 use super::redis_benchmark;
 use crate::bench::{REFUSED_KEY, Sample};
+use crate::output::quoted;
 
 /// A reader for the output of a client.
 #[derive(Clone, Debug)]
@@ -145,7 +146,7 @@ impl Parser {
     ) -> Result<Sample, String> {
         let unreadable = || {
             let last = printed.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("(empty)");
-            format!("cannot be read; its last line: {last}")
+            format!("cannot be read; its last line: {}", quoted(last))
         };
         match &self.0 {
             ParserKind::RedisBenchmark => {
