@@ -1,8 +1,9 @@
 //! `annulus bench page`: writes results as pages, Markdown, CSV and JSON.
 
 use crate::output::{self, Target, note};
+use crate::usage::UsageError;
 use annulus_lab::page::{self, Form, WrittenPages};
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::Result;
 use clap::Args;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -13,6 +14,9 @@ and runs no script), NAME.md (the same without the pictures), NAME.csv (every
 figure) and NAME.json (every verdict); --forms selects some of them. index.html
 and index.md list all runs, with the number of cells for each verdict. Results
 files may be compressed with gzip (NAME.jsonl.gz).
+
+Exit status: 0 everything was written; 1 some results cannot be read, and the
+rest was written, or writing failed; 2 usage error.
 
 Examples:
   annulus bench page lab-results/2026-11-23-quick
@@ -48,10 +52,11 @@ pub(super) fn run(args: PageArgs) -> Result<ExitCode> {
     for path in &args.results {
         files.extend(named(path)?);
     }
+    // An unwritable path is reported before the pages are written.
+    let json = args.json.map(Target::open).transpose()?;
     let WrittenPages { pages, unreadable } = page::write(&files, args.out.as_deref(), &args.forms)?;
     unreadable.iter().for_each(|why| note(format_args!("annulus: {why}")));
     let lines = pages.iter().map(|page| format!("{}\n", page.display()));
-    let json = args.json.map(Target::open).transpose()?;
     output::deliver(json, &pages, Some(lines.collect()))?;
     Ok(if unreadable.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
@@ -66,17 +71,19 @@ pub(super) fn write_beside(directory: &Path) -> Result<()> {
 }
 
 /// Returns the file itself, or the results files in the directory.
-fn named(path: &Path) -> Result<Vec<PathBuf>> {
+fn named(path: &Path) -> Result<Vec<PathBuf>, UsageError> {
+    let shown = path.display();
     if !path.is_dir() {
-        ensure!(path.exists(), "{} does not exist: give results of annulus bench", path.display());
-        return Ok(vec![path.to_owned()]);
+        let missing =
+            || UsageError(format!("{shown} does not exist: give results of annulus bench"));
+        return path.exists().then(|| vec![path.to_owned()]).ok_or_else(missing);
     }
-    let files = page::files(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let files =
+        page::files(path).map_err(|why| UsageError(format!("cannot read {shown}: {why}")))?;
     if files.is_empty() {
-        bail!(
-            "no results (*.jsonl, *.jsonl.gz) in {}: give a directory written by annulus bench",
-            path.display()
-        );
+        return Err(UsageError(format!(
+            "no results (*.jsonl, *.jsonl.gz) in {shown}: give a directory written by annulus bench"
+        )));
     }
     Ok(files)
 }

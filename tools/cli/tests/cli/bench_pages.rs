@@ -160,6 +160,11 @@ fn pages_are_written_to_the_out_directory() {
     let written = again.json();
     assert!(written.as_array().is_some_and(|paths| paths.len() == 2), "{written}");
     assert!(directory.join("a/run.md").exists());
+    let other =
+        report(&[&file, Path::new("--out"), &directory.join("csv"), Path::new("--forms=csv")]);
+    let paths: Vec<&Path> = other.stdout.lines().map(Path::new).collect();
+    let is_written = paths.len() == 2 && paths.iter().all(|path| path.exists());
+    assert!(is_written && paths[0].ends_with("csv/run.csv"), "{other:?}");
 }
 
 #[test]
@@ -169,15 +174,15 @@ fn unusable_results_are_named_in_the_error() {
     measure(&a, 20);
     measure(&b, 20);
     let out = directory.join("out");
-    report(&[&a, &b, Path::new("--out"), &out]).fails_with(1, &["would have one page, run.html"]);
-    report(&[&a, &a]).fails_with(1, &["would have one page, run.html"]);
-    report(&[&directory]).fails_with(1, &["no results (*.jsonl, *.jsonl.gz)", "lab-report-errors"]);
+    report(&[&a, &b, Path::new("--out"), &out]).fails_with(2, &["would have one page, run.html"]);
+    report(&[&a, &a]).fails_with(2, &["would have one page, run.html"]);
+    report(&[&directory]).fails_with(2, &["no results (*.jsonl, *.jsonl.gz)", "lab-report-errors"]);
     report(&[&directory.join("none")])
-        .fails_with(1, &["none does not exist", "results of annulus bench"]);
+        .fails_with(2, &["none does not exist", "results of annulus bench"]);
     fs::write(&out, "a file").unwrap();
     report(&[&a, Path::new("--out"), &out]).fails_with(1, &["cannot create", "out"]);
     fs::rename(&a, directory.join("a/index.jsonl")).unwrap();
-    report(&[&directory.join("a")]).fails_with(1, &["index.jsonl", "rename the file"]);
+    report(&[&directory.join("a")]).fails_with(2, &["index.jsonl", "rename the file"]);
     report(&[]).fails_with(2, &["DIR|FILE"]);
 }
 

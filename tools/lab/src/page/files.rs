@@ -6,13 +6,14 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 
 use super::{Document, Form, IndexEntry, index};
 use crate::bench::Report;
 use crate::replace::replace;
 use crate::results::{Results, run_name};
 use crate::suite::SuiteReport;
+use crate::usage_error::UsageError;
 
 /// The name of the index, without its extension.
 const INDEX_NAME: &str = "index";
@@ -51,7 +52,8 @@ impl LoadedRun {
 /// The outcome of [`write()`].
 #[derive(Clone, Debug)]
 pub struct WrittenPages {
-    /// The pages, the indexes last.
+    /// A document of each results file, the HTML page unless other forms were chosen; the indexes
+    /// last.
     pub pages: Vec<PathBuf>,
     /// A line for each file that cannot be read. The index also lists these files.
     pub unreadable: Vec<String>,
@@ -92,7 +94,8 @@ pub fn write(results: &[PathBuf], out: Option<&Path>, forms: &[Form]) -> Result<
                 for &form in forms {
                     save(&file(&directory, &loaded.name, form), &document.text(form))?;
                 }
-                written.pages.push(file(&directory, &loaded.name, Form::Html));
+                let first = [Form::Html].iter().chain(forms).find(|form| forms.contains(form));
+                written.pages.extend(first.map(|form| file(&directory, &loaded.name, *form)));
                 IndexEntry::new(&document)
             }
             Err(error) => {
@@ -136,22 +139,22 @@ fn list(path: &Path) -> IndexEntry {
 }
 
 /// Refuses results files whose documents would overwrite each other or the index.
-fn check_names(results: &[PathBuf], out: Option<&Path>) -> Result<()> {
+fn check_names(results: &[PathBuf], out: Option<&Path>) -> Result<(), UsageError> {
     for (place, path) in results.iter().enumerate() {
         let name = stem(path);
-        ensure!(
-            name != INDEX_NAME,
-            "{}: its page would overwrite the index: rename the file",
-            path.display()
-        );
+        if name == INDEX_NAME {
+            let path = path.display();
+            let text = format!("{path}: its page would overwrite the index: rename the file");
+            return Err(UsageError(text));
+        }
         let same = results[..place].iter().find(|other| {
             stem(other) == name && (out.is_some() || other.parent() == path.parent())
         });
         if let Some(other) = same {
             let [a, b] = [other, path].map(|path| path.display());
-            anyhow::bail!(
+            return Err(UsageError(format!(
                 "{a} and {b} would have one page, {name}.html: use a separate --out for each"
-            );
+            )));
         }
     }
     Ok(())
