@@ -17,7 +17,7 @@ use annulus_lab::distinct;
 use annulus_lab::results::{self, Results};
 use annulus_lab::scratch::Scratch;
 use annulus_lab::suite::SuiteReport;
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use clap::Args;
 use std::env;
 use std::fmt::Display;
@@ -269,8 +269,20 @@ fn note_resuming(directory: &Path) {
 /// Prints why a comparison or one of its slices failed, and returns its name for the list of failed
 /// ones.
 fn report_failure(name: &str, why: impl Display) -> String {
-    note(format_args!("annulus: {name}: {why:#}"));
+    let why = format!("{why:#}");
+    let named = if begins_with(&why, name) { String::new() } else { format!("{name}: ") };
+    note(format_args!("annulus: {named}{why}"));
     name.to_owned()
+}
+
+/// Adds the name of a comparison to an error, unless the error begins with it: a comparison of one
+/// server has the server's name.
+fn error_of(name: &str, error: anyhow::Error) -> anyhow::Error {
+    if begins_with(&error.to_string(), name) { error } else { error.context(name.to_owned()) }
+}
+
+fn begins_with(text: &str, name: &str) -> bool {
+    text.strip_prefix(name).is_some_and(|rest| rest.starts_with(':'))
 }
 
 /// Measures every comparison, and adds the names of failed ones to `failed`.
@@ -333,7 +345,7 @@ fn measure(
     let prepared = match setup.prepare() {
         // A signal ends the preparation early, so some contenders may be missing.
         _ if lock.is_stopped() => return Ok(MeasureOutcome { failure: None, is_decided: false }),
-        prepared => prepared.with_context(|| name.clone())?,
+        prepared => prepared.map_err(|error| error_of(&name, error))?,
     };
     match &mut suite {
         Some(run) => run.prepared(&prepared.bench),

@@ -107,8 +107,12 @@ fn run(report: &Report) -> String {
     };
     let least = cells.iter().map(rounds_of).min().unwrap_or(0);
     let most = cells.iter().map(rounds_of).max().unwrap_or(0);
-    let rounds = if least < most { format!("{least} to {most}") } else { most.to_string() };
-    wrapped("", &format!("{}: {rounds} rounds{terms}; --verbose shows all figures", plan.name))
+    let rounds = match (least, most) {
+        (1, 1) => "1 round".to_owned(),
+        _ if least < most => format!("{least} to {most} rounds"),
+        _ => format!("{most} rounds"),
+    };
+    wrapped("", &format!("{}: {rounds}{terms}; --verbose shows all figures", plan.name))
 }
 
 /// Formats the heading: the run, the machine, and an explanation of the figures.
