@@ -275,8 +275,14 @@ impl<X: Exchange + 'static> StreamClient<X> {
     }
 
     /// Returns why the connection is no longer used when the server accepts no further requests.
+    /// Requests without a reply are sent again on the next connection, unless the window is closed:
+    /// a planned number of requests is reached only once they are answered.
     fn close_reason(&self) -> CloseReason {
-        if self.context.is_over() { CloseReason::RunOver } else { CloseReason::Replace }
+        let resends = self.context.is_open.get() && self.pacer.in_flight() > 0;
+        match self.context.is_over() && !resends {
+            true => CloseReason::RunOver,
+            false => CloseReason::Replace,
+        }
     }
 
     fn send_due(
@@ -385,14 +391,13 @@ impl<X: Exchange + 'static> StreamClient<X> {
         let is_over = self.context.is_over();
         let is_answered = self.pacer.in_flight() == 0;
         let is_idle = is_answered && self.out.len() == 0;
-        if is_over && (is_idle || self.exchange.must_close()) {
-            return Some(CloseReason::RunOver);
+        if self.exchange.must_close() || (is_over && is_idle) {
+            return Some(self.close_reason());
         }
         if is_over && is_answered {
             return Some(CloseReason::Abort);
         }
-        (self.exchange.must_close() || (self.requests_left == 0 && is_idle))
-            .then_some(CloseReason::Replace)
+        (self.requests_left == 0 && is_idle).then_some(CloseReason::Replace)
     }
 
     /// Closes the client's side and waits for the server to close. Any further reply is an error.

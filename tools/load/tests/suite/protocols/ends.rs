@@ -317,6 +317,37 @@ fn upload_that_is_answered_but_not_read_ends() {
     }
 }
 
+/// The server closes each connection after three replies, so that the last ones of the planned
+/// requests are sent on connections that end before they are answered.
+#[test]
+fn planned_requests_are_sent_again_until_all_are_answered() {
+    for (driver, pipeline) in DRIVERS.into_iter().flat_map(|driver| [(driver, 1), (driver, 8)]) {
+        let address = serve_streams(|mut stream| {
+            for connection in ["keep-alive", "keep-alive", "close"] {
+                if read_head(&mut stream).is_empty() {
+                    return;
+                }
+                let head = format!("HTTP/1.1 200 OK\r\nConnection: {connection}\r\n");
+                _ = stream.write_all(format!("{head}Content-Length: 2\r\n\r\nok").as_bytes());
+            }
+        });
+        let streams = Streams { pipeline, reconnect: true, driver, ..Streams::default() };
+        let report = run(
+            &Plan {
+                requests: Some(50),
+                warm_up: Duration::ZERO,
+                duration: Duration::from_secs(60),
+                workload: streams.into(),
+                ..plan(address, http("/"))
+            },
+            &mut (),
+        );
+        let report = report.unwrap();
+        let Summary { responses, failed, cut_off, .. } = figures(&report);
+        assert_eq!((responses, failed, cut_off), (50, 0, 0), "{driver:?} {pipeline}: {report:?}");
+    }
+}
+
 #[test]
 fn clients_are_spread_over_all_addresses() {
     for driver in DRIVERS {
