@@ -11,6 +11,7 @@
 use std::cell::Cell;
 use std::io::{self, BufRead, BufReader, IsTerminal, Read, Write};
 use std::net::SocketAddr;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitCode, Stdio};
 use std::rc::Rc;
@@ -22,7 +23,9 @@ use annulus::net::{TcpListener, TcpStream};
 use annulus::task::spawn_blocking;
 use annulus::time::{self, Instant};
 use annulus::{DriverChoice, Runtime, spawn};
-use annulus_kernel::affinity;
+use annulus_kernel::Resource::OpenFiles;
+use annulus_kernel::{Limit, affinity};
+use rustix::process::{Resource, Rlimit, setrlimit};
 use rustix::time::{ClockId, clock_gettime};
 
 const HELP: &str = "\
@@ -197,16 +200,19 @@ fn options(words: &[&str]) -> Result<Options, String> {
 
 /// Serves on this core until stdin ends, which happens when the parent process exits. Answers each
 /// line on stdin with the CPU time used so far, in nanoseconds. With a file, the reply to each
-/// message is the file's content in pieces; otherwise it is the message.
+/// message is the file's content in pieces; otherwise it is the message. Removes the file at the
+/// end of stdin, because a signal may have ended the parent process.
 fn serve(kind: &str, core: &str, file: Option<PathBuf>) -> io::Result<()> {
     let _pinned =
         affinity::pin(core.parse().map_err(io::Error::other)?).map_err(io::Error::other)?;
+    let sent = file.clone();
     let announce = |address: SocketAddr| {
         println!("{address}");
         thread::spawn(|| {
             for _ in io::stdin().lock().lines() {
                 println!("{}", now(ClockId::ProcessCPUTime).as_nanos());
             }
+            drop(sent.map(SentFile));
             std::process::exit(0);
         });
     };
@@ -299,6 +305,8 @@ impl Server {
     fn start(kind: &str, core: usize, file: Option<&Path>) -> io::Result<Self> {
         let mut command = Command::new(std::env::current_exe()?);
         command.args(["--serve", kind, &core.to_string()]).args(file);
+        // Ctrl-C at the terminal ends only the parent process; the server ends with its stdin.
+        command.process_group(0);
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
         let questions = child.stdin.take().expect("stdin is not a pipe");
         let mut answers = BufReader::new(child.stdout.take().expect("stdout is not a pipe"));
@@ -409,7 +417,7 @@ struct Contender {
     samples: Vec<Vec<Sample>>,
 }
 
-/// The file that servers send, removed on drop.
+/// The path of the file that servers send, which is removed on drop.
 struct SentFile(PathBuf);
 
 impl SentFile {
@@ -448,6 +456,7 @@ fn compare(options: &Options) -> io::Result<()> {
             "annulus-compare: this is a debug build, so the figures mean little: use --release"
         );
     }
+    raise_open_files();
     let cores = affinity::allowed()?;
     let (first, last) = (cores[0], cores[cores.len() - 1]);
     let (file, cells) = (SentFile::create()?, options.cells());
@@ -487,6 +496,13 @@ fn compare(options: &Options) -> io::Result<()> {
         ))?;
     }
     Ok(())
+}
+
+/// Raises the limit on open files as far as this process may, for many connections. The servers
+/// inherit it.
+fn raise_open_files() {
+    let hard = Limit::of(OpenFiles).hard;
+    _ = setrlimit(Resource::Nofile, Rlimit { current: hard, maximum: hard });
 }
 
 /// Prints a text on standard output. Unlike `print!`, it does not panic if that is closed or full.

@@ -1,5 +1,9 @@
 //! Runs the program with slices too short for meaningful figures.
 
+use rustix::process::{Pid, Signal, kill_process};
+use rustix::time::{ClockId, clock_gettime};
+use std::fs;
+use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 fn compare(words: &str) -> Output {
@@ -96,4 +100,51 @@ fn bench_echo_agrees() {
     let (ours, bench) = (ours(), of_bench_echo());
     println!("io_uring to epoll at 50 connections: {ours:?} here, {bench:?} by bench echo");
     assert!(ours.0 <= bench.1 && bench.0 <= ours.1, "{ours:?} and {bench:?} do not overlap");
+}
+
+#[test]
+fn many_connections_are_opened_under_a_low_soft_limit() {
+    let mut command = Command::new("/bin/sh");
+    let script = "ulimit -S -n 64; exec \"$0\" -c 100 --slice 5 --rounds 6 --only echo --json";
+    let output = command.args(["-c", script, env!("CARGO_BIN_EXE_annulus-compare")]).output();
+    let output = output.expect("the shell did not start");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// Waits until a condition holds; returns false if it does not within a minute.
+fn is_soon(mut is_true: impl FnMut() -> bool) -> bool {
+    let now = || clock_gettime(ClockId::Monotonic).tv_sec;
+    let end = now() + 60;
+    while !is_true() {
+        if now() > end {
+            return false;
+        }
+        std::thread::yield_now();
+    }
+    true
+}
+
+#[test]
+fn a_signal_leaves_neither_the_file_nor_a_server() {
+    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("ended");
+    _ = fs::remove_dir_all(&directory);
+    fs::create_dir_all(&directory).expect("the directory cannot be created");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_annulus-compare"));
+    command.args(["-c", "1", "--slice", "60000"]).env("TMPDIR", &directory);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let mut program = command.spawn().expect("the program did not start");
+    let list = format!("/proc/{0}/task/{0}/children", program.id());
+    let children = || fs::read_to_string(&list).unwrap_or_default();
+    let mut started = String::new();
+    let are_started = is_soon(|| {
+        started = children();
+        started.split_whitespace().count() >= 6
+    });
+    assert!(are_started, "the servers did not start: {started}");
+    kill_process(Pid::from_child(&program), Signal::INT).expect("the program has ended");
+    program.wait().expect("the program cannot be waited for");
+    let files = || fs::read_dir(&directory).expect("the directory cannot be read").count();
+    assert!(is_soon(|| files() == 0), "the file is left");
+    let is_gone = |pid: &str| !Path::new(&format!("/proc/{pid}/cwd")).exists();
+    assert!(is_soon(|| started.split_whitespace().all(is_gone)), "a server is left");
 }
