@@ -253,7 +253,7 @@ fn server_that_does_not_become_ready_is_reported_before_the_first_round() {
         ("no-such-server {port}", &[], &["server no-such-server", "is not installed"]),
         ("sleep 1000 {port}", &short, &["sleep: it does not listen on port ", "within 300ms"]),
         (&elsewhere, &short, &["it does not listen on port ", ", but on 127.0.0.1:"]),
-        (fails, &[], &["sh: ended (exit status: 1); its last line: in use"]),
+        (fails, &[], &["annulus: sh: ended (exit status: 1); its last line: in use"]),
         ("sh -c 'exit 0' {port}", &[], &["keep it in the foreground"]),
         ("sleep 1000", &at_port, &["sleep: its port ", " is taken by process "]),
         (&good, &silent, &["it did not print 'no such line'"]),
