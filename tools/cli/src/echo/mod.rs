@@ -325,8 +325,9 @@ impl Plan {
     fn announce(&self, addresses: &[String], how: &str) {
         let (workers, cpus) = (self.workers, self.cpus());
         let address = addresses.join(", ");
+        let cpus_text = if cpus == 1 { "1 CPU".to_owned() } else { format!("{cpus} CPUs") };
         let workers_text =
-            if workers > 1 { format!("; {workers} workers, {cpus} CPUs") } else { String::new() };
+            if workers > 1 { format!("; {workers} workers, {cpus_text}") } else { String::new() };
         note(format_args!("annulus echo: listening on {address} ({how}{workers_text})"));
         if let Some(count) = self.fewer_buffers {
             note(format_args!(

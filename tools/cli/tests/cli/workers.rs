@@ -114,7 +114,7 @@ fn workers_together_respect_the_connection_limit() {
 fn more_workers_than_cpus_print_a_warning() {
     let cpu = affinity::allowed().unwrap()[0].to_string();
     let server = Server::start(&["--workers", "3", "--pin", &cpu]);
-    assert!(server.ready.contains("3 workers, 1 CPUs"), "{}", server.ready);
+    assert!(server.ready.contains("3 workers, 1 CPU)"), "{}", server.ready);
     round_trip(&mut server.connect(), b"all the same");
     let finished = server.stop();
     assert_eq!(finished.code, Some(0));
