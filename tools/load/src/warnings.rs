@@ -119,6 +119,7 @@ fn stream_failures(
     failed: u64,
 ) -> impl Iterator<Item = String> {
     let failed = (failed > 0).then(|| match streams.reconnect {
+        true if failed == 1 => "a connection failed, or could not be opened again".to_owned(),
         true => format!("connections failed, or could not be opened again, {failed} times"),
         false => {
             format!(
@@ -276,6 +277,10 @@ mod tests {
         assert!(
             warnings(&plan, measured, none, 3)
                 .starts_with("connections failed, or could not be opened again, 3 times")
+        );
+        assert!(
+            warnings(&plan, measured, Interval::default(), 1)
+                .starts_with("a connection failed, or could not be opened again")
         );
     }
 
