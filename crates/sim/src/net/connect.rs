@@ -14,6 +14,8 @@ use std::net::SocketAddr;
 /// time.
 const MAX_CONNECT_RETRIES: u8 = 6;
 const FIRST_RETRY_DELAY: Nanos = 1_000_000_000;
+/// The time after which an unanswered connect fails.
+pub(super) const CONNECT_TIME: Nanos = FIRST_RETRY_DELAY * ((1 << MAX_CONNECT_RETRIES) - 1);
 
 /// `AF_UNSPEC`: connecting to it disconnects a datagram socket.
 const AF_UNSPEC: u16 = 0;

@@ -294,7 +294,7 @@ impl Net {
     }
 
     /// Ends a connection at once. Unsent bytes are lost, and the peer gets a reset.
-    fn reset_peer(&mut self, id: SocketId) {
+    pub(super) fn reset_peer(&mut self, id: SocketId) {
         let socket = self.socket_mut(id);
         let gone = matches!(
             std::mem::replace(&mut socket.state, SocketState::Closed),

@@ -1,6 +1,7 @@
 //! Connections whose peers cannot be reached, and when their kernel gives them up.
 
-use super::socket::{Side, Socket, SocketId};
+use super::connect::CONNECT_TIME;
+use super::socket::{Side, Socket, SocketId, SocketState};
 use super::{Net, NetEvent, SocketChange};
 use crate::timeline::Nanos;
 use annulus_kernel::SocketOption;
@@ -12,7 +13,7 @@ const NANOS_PER_MILLISECOND: Nanos = 1_000_000;
 /// of `tcp_retries2`.
 const RETRANSMISSION_TIME: Nanos = 924_600_000_000;
 
-/// When a connection fails unless its peer can be reached again.
+/// When a connection, or an attempt to connect, fails unless its peer can be reached again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct GiveUp {
     at: Nanos,
@@ -36,9 +37,13 @@ impl Net {
         }
     }
 
-    /// Records that bytes or the end of the stream cannot arrive at `id`, so that they are not
-    /// acknowledged to the sender.
+    /// Records that a change cannot arrive at `id`: bytes or the end of the stream, which are not
+    /// acknowledged to the sender, or the answer to a connect.
     pub(super) fn note_held(&mut self, id: SocketId, change: SocketChange) {
+        let socket = self.socket(id);
+        if matches!(socket.state, SocketState::Connecting) && socket.gives_up.is_none() {
+            self.give_up_after(id, CONNECT_TIME, false);
+        }
         let is_sent = matches!(change, SocketChange::Segment(_) | SocketChange::EndOfStream);
         let Some(sender) = self.socket(id).peer.filter(|_| is_sent) else { return };
         let socket = self.socket(sender);
@@ -54,16 +59,22 @@ impl Net {
         self.time.schedule(at, NetEvent::GiveUp(id, at));
     }
 
-    /// Ends a connection with ETIMEDOUT, unless its peer has been reached in the meantime. The peer
-    /// is not notified.
+    /// Ends a connection or an attempt with ETIMEDOUT, unless its peer has been reached in the
+    /// meantime. The peer of a connection is not notified.
     pub(super) fn on_give_up(&mut self, id: SocketId, at: Nanos) {
-        let socket = self.sockets.find(id).filter(|socket| socket.is_open());
-        if socket.and_then(|socket| socket.gives_up).is_some_and(|known| known.at == at) {
-            self.vanish(id);
-            self.socket_mut(id).error = Some(Errno::TIMEDOUT);
-            self.wake(id, Side::Read);
-            self.wake(id, Side::Write);
+        let Some(socket) = self.sockets.find(id) else { return };
+        if socket.gives_up.is_none_or(|known| known.at != at) {
+            return;
         }
+        match socket.state {
+            SocketState::Open => self.vanish(id),
+            // The accepting end, if it exists, is reset once it can be reached.
+            SocketState::Connecting => self.reset_peer(id),
+            _ => return,
+        }
+        self.socket_mut(id).error = Some(Errno::TIMEDOUT);
+        self.wake(id, Side::Read);
+        self.wake(id, Side::Write);
     }
 
     /// Records which connections are no longer cut off.

@@ -132,6 +132,48 @@ fn connecting_waits_for_the_end_of_a_partition_or_times_out() {
     });
 }
 
+/// The answer is on its way when the partition begins.
+#[test]
+fn connect_whose_answer_meets_a_partition_times_out() {
+    simulated(async |sim| {
+        let listener = TcpListener::bind(at(B))?;
+        let connect = || spawn(async { ConnectOptions::new().source(A).connect(at(B)).await });
+        let (start, lost) = (Instant::now(), connect());
+        // The attempt arrives after 10 ms, and its answer would arrive after 20.
+        let (mut server, _) = listener.accept().await?;
+        sim.partition(A, B);
+        let error = lost.await.expect("the task panicked").expect_err("the connect succeeded");
+        assert_eq!(error.kind(), ErrorKind::TimedOut);
+        assert!((60 * SECOND..70 * SECOND).contains(&start.elapsed()), "{:?}", start.elapsed());
+        sim.repair(A, B);
+        let error = timeout(SECOND, server.recv()).await?.expect_err("nobody has connected");
+        assert_eq!(error.kind(), ErrorKind::ConnectionReset);
+
+        // An answer that arrives in time connects, and the attempt is not given up later.
+        let waiting = connect();
+        let (mut server, _) = listener.accept().await?;
+        sim.partition(A, B);
+        sleep(30 * SECOND).await;
+        sim.repair(A, B);
+        let mut client = waiting.await.expect("the task panicked")?;
+        sim.partition(A, B);
+        sleep(60 * SECOND).await;
+        sim.repair(A, B);
+        client.send("hello").await?;
+        all(&mut server, b"hello").await?;
+
+        // The same for a refusal.
+        drop(listener);
+        sleep(SECOND).await;
+        let refused = connect();
+        sleep(Duration::from_millis(15)).await;
+        sim.partition(A, B);
+        let error = refused.await.expect("the task panicked").expect_err("nothing listens");
+        assert_eq!(error.kind(), ErrorKind::TimedOut);
+        Ok(())
+    });
+}
+
 #[test]
 fn a_partition_ends_only_with_the_repair_of_its_pair() {
     simulated(async |sim| {
