@@ -171,7 +171,7 @@ impl<S: AsyncRecv + Unpin> Read for Io<S> {
             return this.end.show(cx, read).map_ok(drop);
         };
         let mut is_upgrade = false;
-        let note = |bytes: &[u8]| is_upgrade = EarlyAnswer::is_upgrade(bytes);
+        let note = |bytes: &[u8]| is_upgrade = early.is_upgrade(bytes);
         let read = poll_read_noting(&mut this.stream, cx, &mut buf, note);
         let read = this.end.show(cx, read);
         early.note_read(&read);

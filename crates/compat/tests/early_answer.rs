@@ -187,15 +187,15 @@ fn http_2_upload_fails_when_the_server_resets() {
     });
 }
 
-/// Accepts a connection, upgrades it, and resets it.
-async fn upgrade_and_reset(listener: TcpListener) -> io::Result<()> {
-    const ANSWER: &str =
-        "HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: x\r\n\r\n";
+/// Accepts a connection, sends these parts of an answer that upgrades it, and resets it.
+async fn upgrade_and_reset(listener: TcpListener, answer: Vec<&'static str>) -> io::Result<()> {
     let (mut stream, _) = listener.accept().await?;
     stream.recv().await?;
-    stream.send(ANSWER).await?;
-    stream.drain().await?;
-    sleep(Duration::from_millis(50)).await;
+    for part in answer {
+        stream.send(part).await?;
+        stream.drain().await?;
+        sleep(Duration::from_millis(50)).await;
+    }
     stream.set_linger(Some(Duration::ZERO))?;
     stream.abort();
     Ok(())
@@ -217,22 +217,44 @@ async fn write_until_error(mut stream: impl tokio::io::AsyncWrite + Unpin) -> io
 
 #[test]
 fn write_to_a_reset_upgraded_connection_fails() {
+    const SWITCHING: &str =
+        "HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: x\r\n\r\n";
+    const HINTS: &str = "HTTP/1.1 103 Early Hints\r\nlink: </x>\r\n\r\n";
+    const BOTH: &str = "HTTP/1.1 103 Early Hints\r\n\r\n\
+        HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: x\r\n\r\n";
+    let answers = [
+        vec![SWITCHING],
+        vec![HINTS, SWITCHING],
+        vec![BOTH],
+        vec![&SWITCHING[..10], &SWITCHING[10..]],
+        vec![&BOTH[..12], &BOTH[12..36], &BOTH[36..]],
+    ];
     everywhere(async || {
-        let listener = TcpListener::bind("127.0.0.1:0")?;
-        let uri = format!("http://{}", listener.local_addr()?).parse()?;
-        annulus::spawn(upgrade_and_reset(listener));
-        let stream = Connector::new().call(uri).await?;
-        let (mut client, connection) = http1::handshake(stream).await?;
-        annulus::spawn(connection.with_upgrades());
-        let request = Request::get("/").header("host", "x").header("connection", "upgrade");
-        let request = request.header("upgrade", "x").body(Empty::<Bytes>::new())?;
-        let response = client.send_request(request).await?;
-        assert_eq!(response.status(), StatusCode::SWITCHING_PROTOCOLS);
-        let upgraded = TokioIo::new(hyper::upgrade::on(response).await?);
-        let kind = write_until_error(upgraded).await.kind();
-        assert!(matches!(kind, ErrorKind::BrokenPipe | ErrorKind::ConnectionReset), "{kind:?}");
+        for answer in answers.clone() {
+            let kind = write_error_after_upgrade(answer.clone()).await?;
+            assert!(
+                matches!(kind, ErrorKind::BrokenPipe | ErrorKind::ConnectionReset),
+                "{kind:?} after {answer:?}"
+            );
+        }
         Ok(())
     });
+}
+
+/// Upgrades a connection, and returns the error of a write after it was reset.
+async fn write_error_after_upgrade(answer: Vec<&'static str>) -> Result<ErrorKind, Failure> {
+    let listener = TcpListener::bind("127.0.0.1:0")?;
+    let uri = format!("http://{}", listener.local_addr()?).parse()?;
+    annulus::spawn(upgrade_and_reset(listener, answer));
+    let stream = Connector::new().call(uri).await?;
+    let (mut client, connection) = http1::handshake(stream).await?;
+    annulus::spawn(connection.with_upgrades());
+    let request = Request::get("/").header("host", "x").header("connection", "upgrade");
+    let request = request.header("upgrade", "x").body(Empty::<Bytes>::new())?;
+    let response = client.send_request(request).await?;
+    assert_eq!(response.status(), StatusCode::SWITCHING_PROTOCOLS);
+    let upgraded = TokioIo::new(hyper::upgrade::on(response).await?);
+    Ok(write_until_error(upgraded).await.kind())
 }
 
 /// A tunnel's requests are not HTTP, and the answer to `CONNECT` may be any status of success.

@@ -13,9 +13,16 @@ use std::time::Duration;
 /// never read again.
 const MAX_TIME_WITHOUT_READ: Duration = Duration::from_secs(5);
 
+/// The start of every informational response.
+const INFORMATIONAL: &[u8] = b"HTTP/1.1 1";
+/// What follows it in the response to an upgrade.
+const SWITCHING: &[u8] = b"01";
+const END_OF_HEAD: &[u8] = b"\r\n\r\n";
+
 #[derive(Debug, Default)]
 pub(super) struct EarlyAnswer {
     reads: Reads,
+    place: Place,
     failed: Option<Failed>,
 }
 
@@ -28,6 +35,22 @@ enum Reads {
     Begun,
     /// A read has returned the end of the stream or an error.
     Ended,
+}
+
+/// How far the received bytes match informational responses, the last of which may be an upgrade.
+/// Both variants count matched bytes.
+#[derive(Clone, Copy, Debug)]
+enum Place {
+    /// In the status line of a response.
+    Status(usize),
+    /// In the head of an informational response, matching its end.
+    Head(usize),
+}
+
+impl Default for Place {
+    fn default() -> Self {
+        Self::Status(0)
+    }
 }
 
 /// A failed write whose error is held back.
@@ -47,9 +70,27 @@ impl EarlyAnswer {
         !written.starts_with(b"PRI * HTTP/2.0") && !written.starts_with(b"CONNECT ")
     }
 
-    /// Returns true if the received bytes end HTTP on this connection.
-    pub(super) fn is_upgrade(received: &[u8]) -> bool {
-        received.starts_with(b"HTTP/1.1 101")
+    /// Returns true if the received bytes end HTTP on this connection. A response is only looked for
+    /// at the start of a read, and after informational responses such as `100 Continue`.
+    pub(super) fn is_upgrade(&mut self, received: &[u8]) -> bool {
+        for &byte in received {
+            self.place = match self.place {
+                Place::Status(n) if n < INFORMATIONAL.len() => match INFORMATIONAL[n] == byte {
+                    true => Place::Status(n + 1),
+                    false => {
+                        self.place = Place::Status(0);
+                        return false;
+                    }
+                },
+                Place::Status(n) if SWITCHING[n - INFORMATIONAL.len()] != byte => Place::Head(0),
+                Place::Status(n) if n + 1 == INFORMATIONAL.len() + SWITCHING.len() => return true,
+                Place::Status(n) => Place::Status(n + 1),
+                Place::Head(n) if END_OF_HEAD[n] != byte => Place::Head((byte == b'\r').into()),
+                Place::Head(n) if n + 1 == END_OF_HEAD.len() => Place::Status(0),
+                Place::Head(n) => Place::Head(n + 1),
+            };
+        }
+        false
     }
 
     /// Returns true if the error means that the server has closed the connection.
