@@ -308,10 +308,8 @@ fn errors_explain_why_a_program_cannot_be_executed() {
             ErrorKind::NotFound,
         );
         assert_names(&text.await, &["PATH", "/nonexistent"]);
-        assert_names(
-            &refused(Command::new("/nonexistent/x"), ErrorKind::NotFound).await,
-            &["'/nonexistent/x'"],
-        );
+        let text = refused(Command::new("/nonexistent/x"), ErrorKind::NotFound).await;
+        assert_eq!(text, "starting /nonexistent/x: No such file or directory (os error 2)");
         assert_names(
             &refused(in_directory("./x", "/etc"), ErrorKind::NotFound).await,
             &["'/etc/./x'"],

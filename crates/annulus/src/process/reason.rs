@@ -95,7 +95,11 @@ fn program(command: &Command, errno: Errno) -> Option<String> {
     }
     let paths = program_paths(command);
     if has_path(command) {
-        return file(paths.first()?, errno);
+        let path = paths.first()?;
+        // The system's error says all that is known about a path as the program gave it.
+        let found = fs::metadata(path).err().and_then(|error| raw_os_error(&error));
+        let is_known = path.as_os_str() == name && found == Some(errno.raw_os_error());
+        return if is_known { None } else { file(path, errno) };
     }
     match paths.iter().find(|path| path.is_file()) {
         Some(found) => file(found, errno),
