@@ -5,7 +5,10 @@
 mod common;
 
 use annulus::process::{Command, Stdio};
+use annulus::spawn;
+use annulus::task::{JoinError, JoinSet, spawn_blocking, yield_now};
 use common::{pair, run, touch};
+use std::future::pending;
 
 #[test]
 fn a_forked_child_gets_errors_and_can_build_its_own_runtime() {
@@ -17,6 +20,9 @@ fn a_forked_child_gets_errors_and_can_build_its_own_runtime() {
         let mut command = Command::new("cat");
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true);
         let mut process = command.spawn()?;
+        let (done, waits, mut set) = (spawn(async { 7 }), spawn(pending::<()>()), JoinSet::new());
+        set.spawn(pending::<()>());
+        yield_now().await;
         // SAFETY: the process's other thread only waits for this one and holds no lock, so the
         // child may call anything. It exits at once.
         let child = unsafe { libc::fork() };
@@ -29,6 +35,12 @@ fn a_forked_child_gets_errors_and_can_build_its_own_runtime() {
             let blocked = handle.block_on(|| async {});
             let refused = refused && [spawned, blocked].into_iter().all(is_forked);
             drop(process);
+            // The parent's tasks do not run here, so nothing would wake code that waits for them.
+            let spawned = [waits, spawn(async {}), spawn_blocking(|| ())];
+            let cancelled = spawned.into_iter().all(|task| touch(task).is_some_and(is_cancelled))
+                && touch(set.join_next()).flatten().is_some_and(is_cancelled)
+                && touch(done).is_some_and(|done| done.is_ok_and(|done| done == 7));
+            let refused = refused && cancelled;
             let own = annulus::run(async { pair().await.map(drop) }).is_ok();
             // SAFETY: `_exit` takes no pointers. It ends the child without running the parent's
             // destructors.
@@ -47,6 +59,10 @@ fn a_forked_child_gets_errors_and_can_build_its_own_runtime() {
         assert_eq!(process.wait_with_output().await?.stdout, b"still here");
         Ok(())
     });
+}
+
+fn is_cancelled(joined: Result<(), JoinError>) -> bool {
+    matches!(joined, Err(error) if error.is_cancelled())
 }
 
 fn is_forked(answer: std::io::Result<()>) -> bool {

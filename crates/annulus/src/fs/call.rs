@@ -190,7 +190,7 @@ impl<'a> CallSite<'a> {
             && core.is_running()
         {
             core.inline_policy.note_wait();
-            core.request_turn();
+            _ = core.request_turn();
             yield_now().await;
         }
     }

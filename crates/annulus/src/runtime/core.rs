@@ -187,11 +187,12 @@ impl Core {
     }
 
     /// Asks the host, if there is one, for another turn.
+    ///
+    /// # Errors
+    /// In a forked child.
     #[inline]
-    pub(crate) fn request_turn(&self) {
-        if !self.guard.is_unwatched_owner() {
-            _ = self.on_watched_use();
-        }
+    pub(crate) fn request_turn(&self) -> io::Result<()> {
+        if self.guard.is_unwatched_owner() { Ok(()) } else { self.on_watched_use() }
     }
 
     /// Sets whether the next use notifies the host.

@@ -122,9 +122,22 @@ impl<T> JoinSet<T> {
             }
             match self.try_join_next() {
                 Some(result) => Poll::Ready(Some(result)),
-                None => self.finished.poll_wait(cx),
+                None => self.poll_forked(cx).map(Some),
             }
         })
+    }
+
+    /// Waits until a task reports to the set. In a forked child, where the tasks of the parent do
+    /// not run, returns the error of the first one instead.
+    fn poll_forked(&mut self, cx: &Context<'_>) -> Poll<Result<T, JoinError>> {
+        let first = self.tasks.first_entry().filter(|first| first.get().is_in_forked_child());
+        let Some(mut first) = first else { return self.finished.poll_wait(cx) };
+        let cx = &mut Context::from_waker(cx.waker());
+        let polled = budget::poll_free(|| Pin::new(first.get_mut()).poll(cx));
+        if polled.is_ready() {
+            first.remove();
+        }
+        polled
     }
 
     /// Returns the result of a task that has already finished, if any.

@@ -3,15 +3,16 @@
 use crate::blocking::BlockingCall;
 use crate::runtime::core::Core;
 use crate::runtime::current;
-use crate::tasks::JoinHandle;
+use crate::tasks::{JoinHandle, refuse};
 use crate::unwind::Panic;
 use std::future::Future;
 use std::io;
 use std::panic::{Location, resume_unwind};
 
 /// Spawns a task on the current runtime. The task starts in the next turn. Dropping the handle
-/// detaches the task. If the runtime is ending, the future is dropped at once, and the handle
-/// returns an error that [is a cancellation](crate::task::JoinError::is_cancelled).
+/// detaches the task. If the runtime is ending, or belongs to the parent of this forked process,
+/// the future is dropped at once, and the handle returns an error that [is a
+/// cancellation](crate::task::JoinError::is_cancelled).
 ///
 /// # Panics
 /// Outside a runtime.
@@ -56,7 +57,10 @@ where
     let Ok(core) = current::get() else {
         panic!("annulus::spawn was called outside a runtime; call it inside annulus::run");
     };
-    core.request_turn();
+    if core.request_turn().is_err() {
+        refuse(future);
+        return JoinHandle::new(None);
+    }
     JoinHandle::new(core.run_queue.spawn(&core.remote, future, spawned_at))
 }
 

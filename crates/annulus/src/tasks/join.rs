@@ -17,6 +17,9 @@ use std::{fmt, io};
 ///
 /// Awaiting the handle is cancel-safe: the result stays until it has been taken.
 ///
+/// In a forked child, the tasks of the parent do not run: a handle from before the fork returns an
+/// error that [is a cancellation](JoinError::is_cancelled), unless the task had finished.
+///
 /// ```
 /// annulus::run(async {
 ///     let task = annulus::spawn(async { 6 * 7 });
@@ -62,6 +65,11 @@ impl<T> JoinHandle<T> {
     pub fn is_finished(&self) -> bool {
         self.task.as_ref().is_none_or(|task| task.join_state().is_done())
     }
+
+    /// Returns true in a forked child, if the task is one of the parent's.
+    pub(crate) fn is_in_forked_child(&self) -> bool {
+        self.task.as_ref().is_some_and(JoinRef::is_in_forked_child)
+    }
 }
 
 impl<T> Future for JoinHandle<T> {
@@ -69,15 +77,19 @@ impl<T> Future for JoinHandle<T> {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let Some(task) = &self.task else {
-            return budget::poll_take(cx).map(|()| Err(JoinError::cancelled()));
+            return budget::poll_take(cx).map(|()| Err(JoinError::cancelled(Cancelled::Refused)));
         };
-        budget::poll_with(cx, || task.join_state().poll(cx)).map(|outcome| {
-            match outcome.and_then(Outcome::take) {
+        budget::poll_with(cx, || match task.join_state().poll(cx) {
+            Poll::Ready(outcome) => Poll::Ready(match outcome.and_then(Outcome::take) {
                 Some(Ok(value)) => Ok(value),
                 Some(Err(panic)) => Err(JoinError::panicked(panic)),
-                // The future was dropped before it was ready.
-                None => Err(JoinError::cancelled()),
+                None => Err(JoinError::cancelled(task.why_cancelled())),
+            }),
+            // Nothing would ever wake the caller.
+            Poll::Pending if task.is_in_forked_child() => {
+                Poll::Ready(Err(JoinError::cancelled(Cancelled::Forked)))
             }
+            Poll::Pending => Poll::Pending,
         })
     }
 }
@@ -162,24 +174,51 @@ impl fmt::Debug for AbortHandle {
 pub struct JoinError(JoinFailure);
 
 enum JoinFailure {
-    Cancelled,
+    Cancelled(Cancelled),
     /// The payload is in a mutex only to make the error `Sync`.
     Panicked(Mutex<Panic>),
 }
 
+/// The reason why a task has no result.
+#[derive(Clone, Copy)]
+pub(crate) enum Cancelled {
+    Aborted,
+    RuntimeEnded,
+    /// The handle has already returned the result.
+    Taken,
+    /// The task was spawned while its runtime was ending, or in a forked child.
+    Refused,
+    Forked,
+}
+
+impl Cancelled {
+    fn text(self) -> &'static str {
+        match self {
+            Self::Aborted => "the task was aborted",
+            Self::RuntimeEnded => "the runtime has ended before the task",
+            Self::Taken => "the result of the task has already been taken",
+            Self::Refused => {
+                "the task was spawned after the end of its runtime, or in a forked child"
+            }
+            Self::Forked => "the task belongs to the parent process, and does not run in this one",
+        }
+    }
+}
+
 impl JoinError {
-    pub(crate) fn cancelled() -> Self {
-        Self(JoinFailure::Cancelled)
+    fn cancelled(why: Cancelled) -> Self {
+        Self(JoinFailure::Cancelled(why))
     }
 
     pub(crate) fn panicked(payload: Panic) -> Self {
         Self(JoinFailure::Panicked(Mutex::new(payload)))
     }
 
-    /// Returns true if the task was aborted, or if its runtime ended first. If the future panicked
-    /// while it was being dropped, the error is a panic instead.
+    /// Returns true if the task was aborted, if its runtime ended first, if it does not run in this
+    /// forked child, or if its result has already been taken. If the future panicked while it was
+    /// being dropped, the error is a panic instead.
     pub fn is_cancelled(&self) -> bool {
-        matches!(self.0, JoinFailure::Cancelled)
+        matches!(self.0, JoinFailure::Cancelled(_))
     }
 
     /// Returns true if the task panicked.
@@ -213,18 +252,20 @@ impl JoinError {
             JoinFailure::Panicked(payload) => {
                 Ok(payload.into_inner().unwrap_or_else(PoisonError::into_inner))
             }
-            JoinFailure::Cancelled => Err(self),
+            JoinFailure::Cancelled(_) => Err(self),
         }
     }
 }
 
 impl fmt::Display for JoinError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let JoinFailure::Panicked(payload) = &self.0 else {
-            return f.write_str("the task was aborted");
-        };
-        let payload = payload.lock().unwrap_or_else(PoisonError::into_inner);
-        write!(f, "the task panicked: {}", panic_message(&payload))
+        match &self.0 {
+            JoinFailure::Cancelled(why) => f.write_str(why.text()),
+            JoinFailure::Panicked(payload) => {
+                let payload = payload.lock().unwrap_or_else(PoisonError::into_inner);
+                write!(f, "the task panicked: {}", panic_message(&payload))
+            }
+        }
     }
 }
 
@@ -251,6 +292,8 @@ enum JoinPhase<T> {
     Live(Option<Waker>),
     /// The task is done, with or without a result.
     Done(Option<Outcome<T>>),
+    /// The result has been taken.
+    Taken,
     /// The join handle was dropped.
     Detached,
 }
@@ -277,7 +320,12 @@ impl<T> JoinState<T> {
     pub(crate) fn poll(&self, cx: &Context<'_>) -> Poll<Option<Outcome<T>>> {
         let mut phase = self.phase();
         let stale = match &mut *phase {
-            JoinPhase::Done(outcome) => return Poll::Ready(outcome.take()),
+            JoinPhase::Done(None) | JoinPhase::Taken => return Poll::Ready(None),
+            JoinPhase::Done(outcome) => {
+                let outcome = outcome.take();
+                *phase = JoinPhase::Taken;
+                return Poll::Ready(outcome);
+            }
             JoinPhase::Live(Some(joiner)) if joiner.will_wake(cx.waker()) => None,
             JoinPhase::Live(joiner) => joiner.replace(cx.waker().clone()),
             JoinPhase::Detached => unreachable!("a dropped join handle cannot be polled"),
@@ -290,7 +338,11 @@ impl<T> JoinState<T> {
     }
 
     pub(crate) fn is_done(&self) -> bool {
-        matches!(*self.phase(), JoinPhase::Done(_))
+        matches!(*self.phase(), JoinPhase::Done(_) | JoinPhase::Taken)
+    }
+
+    pub(crate) fn is_taken(&self) -> bool {
+        matches!(*self.phase(), JoinPhase::Taken)
     }
 
     /// Records that the join handle has been dropped. Returns the outcome if it was not taken.
@@ -302,7 +354,7 @@ impl<T> JoinState<T> {
                 None
             }
             JoinPhase::Done(outcome) => outcome,
-            JoinPhase::Detached => None,
+            JoinPhase::Taken | JoinPhase::Detached => None,
         }
     }
 

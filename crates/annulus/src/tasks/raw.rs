@@ -6,7 +6,7 @@
 //! memory is freed with the last reference; the future and the result are dropped before that.
 #![allow(unsafe_code)]
 
-use super::join::{Id, JoinState, Outcome};
+use super::join::{Cancelled, Id, JoinState, Outcome};
 use super::refs::{Refs, RemoteFlags};
 use super::run_queue::{self, is_owner};
 use crate::tasks::remote::Remote;
@@ -449,6 +449,22 @@ impl<T> JoinRef<T> {
     /// taken, drops the result, or reports the panic to the runtime.
     pub(crate) fn detach(&self) {
         self.joinable().discard(self.join_state().detach());
+    }
+
+    /// Returns why a task that is done has no result.
+    pub(crate) fn why_cancelled(&self) -> Cancelled {
+        if self.join_state().is_taken() {
+            Cancelled::Taken
+        } else if self.task.head().remote_flags.is_aborted() {
+            Cancelled::Aborted
+        } else {
+            Cancelled::RuntimeEnded
+        }
+    }
+
+    /// Returns true in a forked child, where no loop runs the task.
+    pub(crate) fn is_in_forked_child(&self) -> bool {
+        !self.task.head().remote.in_owner_process()
     }
 
     fn joinable(&self) -> &Joinable<T> {

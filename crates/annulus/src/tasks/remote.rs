@@ -218,13 +218,18 @@ impl Remote {
     /// In a forked child, and after the runtime's end.
     pub(crate) fn check_open(&self) -> io::Result<()> {
         // First, because another thread may have held the lock when the process was forked.
-        if self.guard.as_ref().is_some_and(|guard| !guard.in_owner_process()) {
+        if !self.in_owner_process() {
             return Err(fork_guard::forked());
         }
         if self.inbox().closed {
             return Err(io::Error::other("the runtime has ended; nothing can be spawned on it"));
         }
         Ok(())
+    }
+
+    /// Returns false in a forked child.
+    pub(crate) fn in_owner_process(&self) -> bool {
+        self.guard.as_ref().is_none_or(ForkGuard::in_owner_process)
     }
 
     fn inbox(&self) -> MutexGuard<'_, Inbox> {

@@ -124,7 +124,7 @@ impl Fate {
         match self {
             Completes => "done",
             Panics => "the task panicked: enough",
-            _ => "the task was aborted",
+            _ => "cancelled",
         }
     }
 }
@@ -191,7 +191,9 @@ fn conclude(fate: Fate, task: JoinHandle<String>) -> String {
     if fate == IsAborted {
         task.abort();
     }
-    join(task).unwrap_or_else(|error| error.to_string())
+    join(task).unwrap_or_else(|error| {
+        if error.is_cancelled() { "cancelled".to_owned() } else { error.to_string() }
+    })
 }
 
 #[test]

@@ -70,3 +70,33 @@ fn errors_convert_to_error_types_of_other_libraries() {
         Ok(())
     });
 }
+
+#[test]
+fn a_cancellation_says_why_there_is_no_result() {
+    let mut runtime = Runtime::new().unwrap();
+    let text = |joined: Result<(), JoinError>| joined.unwrap_err().to_string();
+    let (task, handle) = runtime.block_on(async {
+        let aborted = spawn(std::future::pending::<()>());
+        aborted.abort();
+        assert_eq!(text(aborted.await), "the task was aborted");
+        (spawn(std::future::pending::<()>()), annulus::handle().unwrap())
+    });
+    drop(runtime);
+    run(async {
+        assert_eq!(text(task.await), "the runtime has ended before the task");
+        assert!(handle.spawn(async {}).is_err());
+        Ok(())
+    });
+}
+
+#[test]
+fn a_second_result_of_a_handle_is_an_error_that_says_so() {
+    run(async {
+        let mut task = spawn(async { 1 });
+        assert_eq!((&mut task).await.unwrap(), 1);
+        assert!(task.is_finished());
+        let text = task.await.unwrap_err().to_string();
+        assert_eq!(text, "the result of the task has already been taken");
+        Ok(())
+    });
+}
