@@ -3,17 +3,16 @@
 use crate::memory::MemoryLimit;
 use crate::runtime::core::Core;
 use crate::runtime::current;
-use crate::runtime::spawn::spawn_at;
 use crate::stats::{Stats, TaskInfo, Trace};
 use crate::tasks::remote::Remote;
 use crate::tasks::{self, JoinHandle, refuse};
 use std::fmt;
 use std::future::Future;
 use std::io;
-use std::panic::{Location, resume_unwind};
-use std::pin::{Pin, pin};
+use std::panic::resume_unwind;
+use std::pin::pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, Wake, Waker, ready};
+use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 
 /// A handle that spawns tasks on a runtime, wakes it and stops it, from any thread. It is `Send`,
@@ -86,8 +85,11 @@ impl Handle {
         F: Future + 'static,
         F::Output: Send,
     {
-        let caller = Location::caller();
-        self.spawn(async move { Spawned(spawn_at(make(), caller)).await })
+        if let Err(error) = self.remote.check_open() {
+            refuse(make);
+            return Err(error);
+        }
+        Ok(tasks::spawn_late(&self.remote, make))
     }
 
     /// Runs a future, which `make` creates on the runtime's thread, as a task there, and blocks
@@ -191,32 +193,6 @@ fn wait_for<F: Future>(future: F) -> F::Output {
             return value;
         }
         thread::park();
-    }
-}
-
-/// The task of `spawn_with` on the runtime's thread. The remotely spawned task awaits it, and
-/// aborts it when dropped.
-struct Spawned<T>(JoinHandle<T>);
-
-impl<T> Future for Spawned<T> {
-    type Output = T;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<T> {
-        match ready!(Pin::new(&mut self.0).poll(cx)) {
-            Ok(value) => Poll::Ready(value),
-            Err(error) => match error.try_into_panic() {
-                // Resumed, so that the join handle returns it. The panic hook has already run.
-                Ok(panic) => resume_unwind(panic),
-                // The runtime is ending and is about to drop this task.
-                Err(_cancelled) => Poll::Pending,
-            },
-        }
-    }
-}
-
-impl<T> Drop for Spawned<T> {
-    fn drop(&mut self) {
-        self.0.abort();
     }
 }
 

@@ -2,6 +2,7 @@
 
 pub(crate) mod budget;
 mod join;
+mod late;
 pub(crate) mod local;
 mod raw;
 mod refs;
@@ -19,6 +20,7 @@ mod atomic {
 
 pub(crate) use join::panic_message;
 pub use join::{AbortHandle, Id, JoinError, JoinHandle};
+pub(crate) use late::spawn_late;
 pub(crate) use raw::TaskRef;
 pub(crate) use remote::RootWaker;
 pub use run_queue::Tasks;

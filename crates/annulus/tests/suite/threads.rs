@@ -3,12 +3,13 @@
 use crate::common;
 
 use annulus::net::{Parts, TcpStream};
-use annulus::task::JoinHandle;
+use annulus::task::{JoinHandle, yield_now};
 use annulus::time::timeout;
 use annulus::{Handle, Lease, Runtime, SharedBytes};
 use common::{half_pair, pair, pattern, receive, run};
 use std::io::{self, Read, Write};
-use std::sync::mpsc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 struct Probe<T>(std::marker::PhantomData<T>);
@@ -264,4 +265,34 @@ fn a_thread_without_a_runtime_blocks_on_the_runtime_of_another() {
         "block_on returned a value after the end of the runtime"
     );
     assert!(handle.block_on(|| async {}).is_err());
+}
+
+/// Records that it has been dropped.
+struct Held(Arc<AtomicBool>);
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn an_aborted_task_of_spawn_with_is_finished_only_once_its_future_is_dropped() {
+    run(async {
+        let handle = annulus::handle()?;
+        let dropped = Arc::new(AtomicBool::new(false));
+        let held = Held(dropped.clone());
+        let task = handle.spawn_with(|| async move {
+            let _held = held;
+            std::future::pending::<()>().await;
+        })?;
+        while handle.tasks().await?.first().is_none_or(|task| task.polls == 0) {
+            yield_now().await;
+        }
+        assert_eq!(handle.tasks().await?.len(), 1, "more than one task was spawned");
+        task.abort();
+        assert!(task.await.unwrap_err().is_cancelled());
+        assert!(dropped.load(Ordering::Relaxed), "the future still exists");
+        Ok(())
+    });
 }

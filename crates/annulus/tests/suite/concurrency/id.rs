@@ -51,11 +51,13 @@ fn a_task_spawned_elsewhere_has_the_id_of_its_handle() {
     run(async {
         let runtime = handle()?;
         let spawned = std::thread::spawn(move || {
-            let task = runtime.spawn(async { id() }).unwrap();
-            (task.id(), task)
+            let one = runtime.spawn(async { id() }).unwrap();
+            let other = runtime.spawn_with(|| async { id() }).unwrap();
+            [(one.id(), one), (other.id(), other)]
         });
-        let (known, task) = spawned.join().unwrap();
-        assert_eq!(task.await.unwrap(), known);
+        let [(first, one), (known, other)] = spawned.join().unwrap();
+        assert_eq!(one.await.unwrap(), first);
+        assert_eq!(other.await.unwrap(), known);
         assert!(!known.to_string().is_empty() && format!("{known:?}").contains(&known.to_string()));
         Ok(())
     });
