@@ -97,7 +97,7 @@ impl Handle {
     ///
     /// # Errors
     /// If the runtime has ended or ends before the task; if this thread runs a runtime, whose loop
-    /// would be blocked; or in a forked child.
+    /// would be blocked, or has built this one, which nothing else can run; or in a forked child.
     #[track_caller]
     pub fn block_on<M, F>(&self, make: M) -> io::Result<F::Output>
     where
@@ -109,6 +109,10 @@ impl Handle {
         if current::get().is_ok() {
             let text =
                 "block_on would block the loop of this thread; await a task of spawn_with instead";
+            return Err(io::Error::other(text));
+        }
+        if self.remote.on_owner_thread() {
+            let text = "Handle::block_on would wait forever on the thread that runs the runtime; use Runtime::block_on";
             return Err(io::Error::other(text));
         }
         match wait_for(self.spawn_with(make)?) {
@@ -170,7 +174,8 @@ impl Handle {
     }
 
     /// Makes the runtime's [`try_block_on`](crate::Runtime::try_block_on) return an error of kind
-    /// `Interrupted`. Its `block_on` panics instead.
+    /// `Interrupted`. Its `block_on` panics instead. If neither is running, the next call does so,
+    /// unless its future is ready at once.
     pub fn stop(&self) {
         self.remote.stop();
     }

@@ -18,6 +18,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{self, AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Wake;
+use std::thread::{self, ThreadId};
 use wake_state::WakeState;
 
 /// Tasks woken by other threads, and the means to wake a sleeping loop. A task is put into the
@@ -33,6 +34,8 @@ pub(crate) struct Remote {
     wake_fd: Option<EventFd>,
     /// Detects a forked child, where no loop takes the tasks. `None` on a simulated kernel.
     guard: Option<ForkGuard>,
+    /// The thread that has built the runtime, which is the only one that can run it.
+    owner: ThreadId,
     /// Number of wakes by other threads.
     remote_wakes: AtomicU64,
     /// Number of system calls made to end the loop's sleep.
@@ -67,6 +70,7 @@ impl Remote {
             stopped: AtomicBool::new(false),
             wake_fd,
             guard,
+            owner: thread::current().id(),
             remote_wakes: AtomicU64::new(0),
             wakeups: AtomicU64::new(0),
             streams: AtomicUsize::new(0),
@@ -225,6 +229,11 @@ impl Remote {
             return Err(io::Error::other("the runtime has ended; nothing can be spawned on it"));
         }
         Ok(())
+    }
+
+    /// Returns true on the thread that has built the runtime.
+    pub(crate) fn on_owner_thread(&self) -> bool {
+        self.owner == thread::current().id()
     }
 
     /// Returns false in a forked child.

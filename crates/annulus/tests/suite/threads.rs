@@ -296,3 +296,11 @@ fn an_aborted_task_of_spawn_with_is_finished_only_once_its_future_is_dropped() {
         Ok(())
     });
 }
+
+/// Nothing else could run the runtime meanwhile.
+#[test]
+fn a_handle_does_not_block_on_the_runtime_of_its_own_thread() {
+    let runtime = Runtime::new().unwrap();
+    let error = runtime.handle().block_on(|| async {}).unwrap_err();
+    assert!(error.to_string().contains("use Runtime::block_on"), "{error}");
+}
