@@ -24,6 +24,7 @@ pub struct SimBuilder {
     disk: Disk,
     descriptors: usize,
     turn_cost: Duration,
+    max_idle_turns: u64,
     poison: usize,
     text: bool,
 }
@@ -45,6 +46,7 @@ impl SimBuilder {
             disk: Disk::new(Device::default()),
             descriptors: 65_536,
             turn_cost: Duration::from_micros(1),
+            max_idle_turns: 1_000_000,
             poison: 256,
             text: false,
         }
@@ -99,6 +101,14 @@ impl SimBuilder {
         self
     }
 
+    /// Sets after how many turns in a row without any effect a run fails: turns in which nothing is
+    /// submitted and nothing completes, and which do not wait. Such a program only yields. With
+    /// several hosts, this many turns of each. The default is a million; at least 1.
+    pub fn max_idle_turns(mut self, turns: u64) -> Self {
+        self.max_idle_turns = turns.max(1);
+        self
+    }
+
     /// Sets how many bytes at both ends of memory owned by the kernel are checked for writes. The
     /// default is 256. `usize::MAX` checks all bytes, which is slow.
     pub fn poison(mut self, bytes: usize) -> Self {
@@ -122,6 +132,7 @@ impl SimBuilder {
             disk: self.disk,
             descriptors: self.descriptors,
             turn_cost: nanos(self.turn_cost.min(MAX_TURN_COST)),
+            max_idle_turns: self.max_idle_turns,
             poison: self.poison,
             text: self.text,
         };

@@ -202,8 +202,9 @@ pub use annulus_sim::{Random, SimBuilder};
 /// Runs a future on a simulated kernel whose network and faults are drawn from the seed.
 ///
 /// # Errors
-/// Returns the error of the future, a deadlock with a list of the events that every task waits for,
-/// or any other error that ends a runtime.
+/// Returns the error of the future; a deadlock with a list of the events that every task waits for
+/// (`Deadlock`); the same list if tasks only yield, for a million turns in a row
+/// ([`SimBuilder::max_idle_turns`], `TimedOut`); or any other error that ends a runtime.
 ///
 /// # Panics
 /// If a task panics and the program does not take the panic, as on a
@@ -259,19 +260,22 @@ pub fn run_on<T, E: From<io::Error>>(
     }
     match outcome {
         Ok(outcome) => outcome,
-        Err(error) if error.kind() == io::ErrorKind::Deadlock => {
-            Err(deadlock(&runtime, sim).into())
+        Err(error) => {
+            let text = match error.kind() {
+                io::ErrorKind::Deadlock => deadlock_of(sim),
+                io::ErrorKind::TimedOut => ONLY_YIELDS.to_owned(),
+                _ => return Err(error.into()),
+            };
+            let waiting = runtime.waiting().into_iter().map(|task| format!("  {task}"));
+            let lines: Vec<_> = std::iter::once(text).chain(waiting).collect();
+            Err(io::Error::new(error.kind(), lines.join("\n")).into())
         }
-        Err(error) => Err(error.into()),
     }
 }
 
-/// Returns the error of a run in which all tasks wait and no event can occur.
-fn deadlock(runtime: &Runtime, sim: &Sim) -> io::Error {
-    let waiting = runtime.waiting().into_iter().map(|task| format!("  {task}"));
-    let lines: Vec<_> = std::iter::once(deadlock_of(sim)).chain(waiting).collect();
-    io::Error::new(io::ErrorKind::Deadlock, lines.join("\n"))
-}
+/// The text of the error of a run in which tasks only yield.
+const ONLY_YIELDS: &str = "the tasks only wake themselves and one another: nothing was sent, received or waited for in \
+     many turns in a row; wait for an event instead of yielding, or raise SimBuilder::max_idle_turns";
 
 /// Returns the text of a deadlock error: everything that is open or in flight in the kernel.
 fn deadlock_of(sim: &Sim) -> String {

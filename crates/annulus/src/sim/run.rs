@@ -1,10 +1,10 @@
 //! Runs a network: its hosts take turns, one after another, until all clients have ended.
 
-use super::deadlock_of;
 use super::disturb::Chaos;
 use super::disturb::Tally;
 use super::host::{Failure, Running, failed};
 use super::network::{Network, RunStage};
+use super::{ONLY_YIELDS, deadlock_of};
 use crate::tasks::remote::LostPanic;
 use crate::unwind::Panic;
 use annulus_sim::Hosts;
@@ -48,8 +48,9 @@ impl Network {
     /// the kind of that error, if that is an [`io::Error`], and has it as its
     /// [source](std::error::Error::source). A host that [stops](crate::Handle::stop) its runtime
     /// has failed as well. Other errors are a deadlock, with a list of the events that every task
-    /// waits for (`Deadlock`); a run that takes longer than its [limit](Self::time_limit)
-    /// (`TimedOut`); and a network that has no client or has run before (`InvalidInput`).
+    /// waits for (`Deadlock`); a run that takes longer than its [limit](Self::time_limit), or whose
+    /// tasks [only yield](super::SimBuilder::max_idle_turns) (`TimedOut`); and a network that has
+    /// no client or has run before (`InvalidInput`).
     ///
     /// # Panics
     /// If a program panics, or if a task panics and no [`JoinHandle`](crate::task::JoinHandle) or
@@ -164,7 +165,12 @@ impl Network {
         self.shared.sim.set_host(Some(ip));
         let turned = running.turn();
         self.shared.hosts.borrow_mut()[index].running = Some(running);
-        turned.map_err(|error| self.failed(index, error))
+        turned.map_err(|error| match error.kind() {
+            ErrorKind::TimedOut => {
+                io::Error::new(ErrorKind::TimedOut, self.with_waits(ONLY_YIELDS.to_owned()))
+            }
+            _ => self.failed(index, error),
+        })
     }
 
     /// # Errors

@@ -23,8 +23,7 @@ impl World {
         arg: EnterArg,
     ) -> Result<u32, Errno> {
         let ring = self.find_ring(ring)?;
-        self.counts.enters += 1;
-        self.pass(if self.is_down(ring) { 0 } else { self.turn_cost });
+        self.begin_turn(self.is_down(ring))?;
         let state = self.rings.at_mut(ring);
         state.take_published_buffers();
         if !state.defers() {
@@ -53,6 +52,26 @@ impl World {
         // Like on Linux, the number of submitted entries is returned, and the reason that ended the
         // wait is lost.
         if submitted > 0 { Ok(submitted) } else { waited.map(|()| 0) }
+    }
+
+    /// Begins an `enter` or an epoll wait, which takes time unless its host is down.
+    ///
+    /// # Errors
+    /// TIMEDOUT if too many turns in a row have submitted and completed nothing, and have not
+    /// waited. Tasks that only wake one another would continue like that for hours.
+    pub(super) fn begin_turn(&mut self, is_down: bool) -> Result<(), Errno> {
+        self.counts.enters += 1;
+        let before = (self.counts.submitted + self.counts.completed, self.net.time.now());
+        self.idle_turns = if before == self.last_turn { self.idle_turns + 1 } else { 0 };
+        self.pass(if is_down { 0 } else { self.turn_cost });
+        self.last_turn = (before.0, self.net.time.now());
+        // Hosts of a network take turns one after another, so each adds to the count.
+        let loops = (self.rings.len() + self.epolls.len()).max(1) as u64;
+        if self.idle_turns < self.max_idle_turns.saturating_mul(loops) {
+            return Ok(());
+        }
+        self.idle_turns = 0;
+        Err(Errno::TIMEDOUT)
     }
 
     fn find_ring(&self, ring: RingId) -> Result<u32, Errno> {

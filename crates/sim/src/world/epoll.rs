@@ -201,9 +201,8 @@ impl World {
         timeout: Option<Duration>,
     ) -> Result<(), Errno> {
         let epoll = self.epoll_of(fd)?;
-        self.counts.enters += 1;
         let is_down = self.epolls.at(epoll).host.is_some_and(|host| self.net.is_down(host));
-        self.pass(if is_down { 0 } else { self.turn_cost });
+        self.begin_turn(is_down)?;
         self.add_needless_edge(epoll, edges);
         let timeout = timeout.map(|time| nanos(time).div_ceil(NANOS_PER_MILLISECOND));
         let deadline = timeout.map(|time| {

@@ -18,6 +18,7 @@ impl World {
         if host.is_some_and(|host| self.net.is_down(host)) {
             return Err(Errno::IO);
         }
+        self.idle_turns = 0;
         let disk = self.disks.of_host(host);
         let call = request.read(self.disks.at(disk), &|fd| self.open_file(disk, fd))?;
         let time = self.draw_time(disk, call.device_use);

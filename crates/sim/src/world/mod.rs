@@ -46,6 +46,7 @@ pub(crate) struct Settings {
     pub(crate) disk: Disk,
     pub(crate) descriptors: usize,
     pub(crate) turn_cost: Nanos,
+    pub(crate) max_idle_turns: u64,
     pub(crate) poison: usize,
     pub(crate) text: bool,
 }
@@ -71,6 +72,11 @@ pub(crate) struct World {
     registered: [Option<(u32, FileId)>; REGISTERED_RING_SLOTS],
     /// The time that an `enter` or epoll wait takes.
     turn_cost: Nanos,
+    max_idle_turns: u64,
+    /// Number of turns in a row without any effect.
+    idle_turns: u64,
+    /// The number of submissions and completions before the last turn, and the time at its start.
+    last_turn: (u64, Nanos),
     /// Number of bytes that are checked at each end of memory that the kernel owns.
     poison: usize,
 }
@@ -96,6 +102,9 @@ impl World {
             settings: 0,
             registered: [None; REGISTERED_RING_SLOTS],
             turn_cost: settings.turn_cost,
+            max_idle_turns: settings.max_idle_turns,
+            idle_turns: 0,
+            last_turn: (0, 0),
             poison: settings.poison,
         }
     }

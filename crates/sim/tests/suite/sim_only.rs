@@ -61,6 +61,23 @@ fn endless_wait_fails_with_edeadlk() {
 }
 
 #[test]
+fn enters_without_any_effect_fail_with_etimedout_in_the_end() {
+    let (mut host, _) = Host::simulated(Sim::builder(1).max_idle_turns(100));
+    host.reap();
+    for _ in 0..3 {
+        for _ in 0..90 {
+            host.ring.enter(Wait::Reap).unwrap();
+        }
+        // A submission and its completion count as an effect.
+        host.push(1, op::Nop.entry());
+        host.drain_until_quiet();
+    }
+    let idle = (0..200).find_map(|_| host.ring.enter(Wait::Reap).err());
+    assert_eq!(errno_of(&idle.expect("the enters never fail")), Some(Errno::TIMEDOUT));
+    host.ring.enter(Wait::Reap).unwrap();
+}
+
+#[test]
 fn latency_applies_once_per_direction() {
     let latency = Duration::from_millis(20);
     let (mut host, _) = Host::simulated(builder_with_link(|link| link.latency = latency));

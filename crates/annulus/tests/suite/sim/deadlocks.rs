@@ -1,9 +1,10 @@
 //! Deadlocks of a simulated host, and resources that run short and become available again.
 
-use annulus::net::{TcpListener, TcpStream};
-use annulus::sim::{Fault, Faults, Sim, run, run_on};
+use annulus::net::{TcpListener, TcpStream, UnixStream};
+use annulus::sim::{Fault, Faults, Network, Sim, run, run_on};
+use annulus::task::yield_now;
 use annulus::time::{Instant, sleep};
-use annulus::{Runtime, counters, spawn};
+use annulus::{DriverChoice, Runtime, counters, spawn};
 use std::cell::Cell;
 use std::future::pending;
 use std::io;
@@ -124,4 +125,60 @@ fn a_listener_with_failing_accepts_serves_every_client() {
         let pauses = run_on(&sim, Runtime::builder(), connect_all(20)).unwrap();
         assert!(pauses > 0, "seed {seed}: no accept failed");
     }
+}
+
+async fn spins() -> io::Result<()> {
+    spawn(pending::<()>());
+    loop {
+        yield_now().await;
+    }
+}
+
+/// Without a limit, such a run would continue for hours, or forever.
+#[test]
+fn tasks_that_only_yield_are_reported() {
+    for choice in [DriverChoice::Uring, DriverChoice::Epoll] {
+        let sim = Sim::builder(1).max_idle_turns(100).build();
+        let builder = Runtime::builder().driver(choice);
+        let alone = run_on(&sim, builder.clone(), async {
+            spawn(spins());
+            pending::<io::Result<()>>().await
+        });
+        let sim = Sim::builder(1).max_idle_turns(100).build();
+        let network = Network::on(&sim, 1, builder);
+        network.client("spins", spins()).unwrap();
+        for error in [alone.unwrap_err(), network.run().unwrap_err()] {
+            assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+            let text = error.to_string();
+            assert!(text.starts_with("the tasks only wake themselves"), "{text}");
+            assert!(text.contains("waits to run") && text.contains(file!()), "{text}");
+        }
+    }
+}
+
+#[test]
+fn a_spinning_task_that_waits_for_another_one_is_no_failure() {
+    let sim = Sim::builder(1).max_idle_turns(100).build();
+    let ran = run_on(&sim, Runtime::builder().event_interval(1), async {
+        let (mut one, mut other) = UnixStream::pair()?;
+        let done = Rc::new(Cell::new(false));
+        let note = done.clone();
+        spawn(async move {
+            for _ in 0..10 {
+                sleep(Duration::from_micros(50)).await;
+                one.send("still here").await?;
+            }
+            note.set(true);
+            io::Result::Ok(())
+        });
+        spawn(async move {
+            while other.recv().await?.is_some() {}
+            io::Result::Ok(())
+        });
+        while !done.get() {
+            yield_now().await;
+        }
+        io::Result::Ok(())
+    });
+    ran.unwrap();
 }
