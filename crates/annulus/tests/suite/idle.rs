@@ -3,13 +3,17 @@
 
 use crate::common;
 
+use crate::users_bugs::kernel::Bent;
 use annulus::sim::{Link, Sim, run_on};
-use annulus::time::sleep;
-use annulus::{Runtime, counters};
-use common::pair;
+use annulus::time::{sleep, timeout};
+use annulus::{DriverChoice, Runtime, counters};
+use annulus_skip::skip;
+use common::{half_pair, pair};
+use std::cell::RefCell;
 use std::future::Future;
-use std::io;
+use std::io::{self, Read, Write};
 use std::rc::Rc;
+use std::thread;
 use std::time::Duration;
 
 fn simulate(sim: &Rc<Sim>, future: impl Future<Output = io::Result<()>>) {
@@ -52,4 +56,51 @@ fn recently_received_memory_is_not_returned() {
         assert_eq!(&*stream.recv().await?.unwrap(), b"second");
         Ok(())
     });
+}
+
+/// ADR 0065: until a distant deadline, no wait costs the kernel a timer.
+#[test]
+fn waits_before_a_distant_deadline_have_no_timeout() {
+    let timeouts = Rc::new(RefCell::new(Vec::new()));
+    let kernel = Rc::new(Bent::NotesTimeouts(timeouts.clone()));
+    let builder = Runtime::builder().driver(DriverChoice::Uring).kernel(kernel);
+    let mut runtime = match builder.build() {
+        Ok(runtime) => runtime,
+        Err(error) => return skip!("no io_uring here: {error}"),
+    };
+    let test = async {
+        let (mut stream, mut peer) = half_pair().await?;
+        let echo = thread::spawn(move || {
+            let mut byte = [0];
+            while peer.read_exact(&mut byte).is_ok() {
+                peer.write_all(&byte).expect("the stream is closed");
+            }
+        });
+        timeouts.borrow_mut().clear();
+        for _ in 0..100 {
+            let answer = async {
+                stream.send("x").await?;
+                stream.recv().await
+            };
+            // Each deadline is later than the one before.
+            let answer = timeout(Duration::from_secs(3600), answer).await;
+            assert_eq!(answer.expect("an hour has passed")?.as_deref(), Some(&b"x"[..]));
+        }
+        // The check for silent streams is due before the first deadline, so it replaces the timer:
+        // only the wait in between has a timeout.
+        let distant = timeouts.take();
+        assert!(distant.len() > 10, "the loop hardly slept: {distant:?}");
+        assert!(distant.iter().flatten().count() <= 1, "{distant:?}");
+        let near = Duration::from_millis(5);
+        // A sleep whose time is up before the loop gets to wait says nothing.
+        while timeouts.borrow().is_empty() {
+            sleep(near).await;
+        }
+        let waits = timeouts.take();
+        assert!(waits.iter().any(|wait| wait.is_some_and(|limit| limit <= near)), "{waits:?}");
+        stream.shutdown().await?;
+        echo.join().expect("the echo panicked");
+        io::Result::Ok(())
+    };
+    runtime.block_on(test).unwrap();
 }

@@ -395,8 +395,10 @@ impl Uring {
         // SAFETY: the time that the entry points to is in a box of the timer, which does not change
         // it before the completion. It is dropped after the ring.
         unsafe { self.push_unchecked(entry) };
-        // An entry that found no space starts later.
-        (!self.backlog.is_empty()).then_some(left)
+        // An entry that found no space starts later, and a timer that was cancelled now is started
+        // again for the next sleep.
+        let is_started = self.backlog.is_empty() && self.sleep_timer.ends_sleep_by(deadline);
+        (!is_started).then_some(left)
     }
 
     /// Submits, and waits for a completion or until the time is up. Polls first if that pays off.

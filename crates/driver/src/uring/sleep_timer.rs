@@ -3,12 +3,13 @@
 //! With a timeout in a wait, the kernel sets up a timer in every turn and removes it again. But the
 //! next deadline is often seconds away, and the same for many turns: the time limits of connections,
 //! for instance. For such a deadline, one kernel timer is started, and no sleep until then, or until a
-//! later deadline, needs a timeout. If the deadline has moved meanwhile, the timer ends one sleep
-//! early.
+//! later deadline, needs a timeout. If the deadline has moved to a later time meanwhile, the timer
+//! ends one sleep early. If it has moved to an earlier time, the timer is cancelled and started
+//! again.
 
 use crate::slots::Token;
 use annulus_kernel::Fd;
-use annulus_ring::op::TimeSpec;
+use annulus_ring::op::{self, TimeSpec};
 use annulus_ring::{Entry, opcode};
 use rustix::io::Errno;
 use std::time::Duration;
@@ -21,6 +22,8 @@ const MIN_SLEEP: Duration = Duration::from_millis(20);
 pub(super) struct SleepTimer {
     /// The time of the kernel's clock at which the timer expires; `None` while it is not running.
     expires: Option<Duration>,
+    /// Whether the running timer has been cancelled; its completion is still to come.
+    is_cancelled: bool,
     /// The time that the entry points to.
     after: Box<TimeSpec>,
     /// Whether the kernel does not support the timeout operation.
@@ -33,7 +36,7 @@ impl SleepTimer {
 
     pub(super) fn new() -> Self {
         let after = Box::new(TimeSpec { seconds: 0, nanoseconds: 0 });
-        Self { expires: None, after, unsupported: false }
+        Self { expires: None, is_cancelled: false, after, unsupported: false }
     }
 
     /// Returns true if the running timer ends a sleep by this deadline.
@@ -42,12 +45,18 @@ impl SleepTimer {
         self.expires.is_some_and(|expires| expires <= deadline)
     }
 
-    /// Starts the timer for a deadline that is `left` away, if that pays off, and returns the entry
-    /// to submit. The entry points into this timer, which does not change until the completion.
+    /// Starts the timer for a deadline that is `left` away, if that pays off, or first cancels a
+    /// timer that would expire later. Returns the entry to submit. The entry may point into this
+    /// timer, which does not change until the completion.
     #[cold]
     pub(super) fn start(&mut self, deadline: Duration, left: Duration) -> Option<Entry> {
-        if self.expires.is_some() || self.unsupported || left < MIN_SLEEP {
+        if self.is_cancelled || self.unsupported || left < MIN_SLEEP {
             return None;
+        }
+        if self.expires.is_some() {
+            self.is_cancelled = true;
+            let cancel = op::Cancel { user_data: Self::TOKEN.bits() }.entry().skip_success();
+            return Some(cancel.user_data(Token::IGNORED.bits()).into());
         }
         let seconds = i64::try_from(left.as_secs()).ok()?;
         *self.after = TimeSpec { seconds, nanoseconds: left.subsec_nanos().into() };
@@ -63,11 +72,12 @@ impl SleepTimer {
         user_data == Self::TOKEN.bits()
     }
 
-    /// Handles the timer's completion. Any result but `ETIME` means that the kernel does not
-    /// support the timeout operation.
+    /// Handles the timer's completion. Any result but `ETIME` and `ECANCELED` means that the kernel
+    /// does not support the timeout operation.
     pub(super) fn expired(&mut self, result: Result<u32, Errno>) {
         self.expires = None;
-        self.unsupported = result != Err(Errno::TIME);
+        self.is_cancelled = false;
+        self.unsupported = !matches!(result, Err(Errno::TIME | Errno::CANCELED));
     }
 }
 
@@ -86,11 +96,24 @@ mod tests {
         assert!(SleepTimer::owns(entry.user_data) && entry.len == 1);
         assert_eq!((timer.after.seconds, timer.after.nanoseconds), (2, 500_000_000));
         assert!(timer.ends_sleep_by(DEADLINE) && timer.ends_sleep_by(DEADLINE + LEFT));
-        // An earlier deadline needs a timeout, since the entry's time must not change.
-        assert!(!timer.ends_sleep_by(DEADLINE - LEFT / 2));
-        assert!(timer.start(DEADLINE - LEFT / 2, LEFT / 2).is_none());
         timer.expired(Err(Errno::TIME));
         assert!(!timer.ends_sleep_by(DEADLINE) && timer.start(DEADLINE, LEFT).is_some());
+    }
+
+    #[test]
+    fn an_earlier_deadline_replaces_the_timer() {
+        let mut timer = SleepTimer::new();
+        timer.start(DEADLINE, LEFT).expect("the timer was not started");
+        let (earlier, left) = (DEADLINE - LEFT / 2, LEFT / 2);
+        // A short sleep has a timeout instead.
+        assert!(timer.start(earlier, MIN_SLEEP / 2).is_none());
+        let cancel = timer.start(earlier, left).expect("the timer continues");
+        assert_eq!((cancel.opcode, cancel.addr), (opcode::ASYNC_CANCEL, SleepTimer::TOKEN.bits()));
+        // Until the completion there is nothing to start, because the entry's time must not change.
+        assert!(!timer.ends_sleep_by(earlier) && timer.start(earlier, left).is_none());
+        timer.expired(Err(Errno::CANCELED));
+        let entry = timer.start(earlier, left).expect("the timer was not started again");
+        assert!(SleepTimer::owns(entry.user_data) && timer.ends_sleep_by(earlier));
     }
 
     #[test]

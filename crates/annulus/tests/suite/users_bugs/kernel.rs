@@ -9,17 +9,21 @@ use annulus_kernel::{
 };
 use rustix::event::PollFlags;
 use rustix::io::Errno;
+use std::cell::RefCell;
 use std::io;
 use std::os::fd::RawFd;
+use std::rc::Rc;
 use std::time::Duration;
 
 /// How this kernel differs from Linux.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub(crate) enum Bent {
     /// `io_uring_setup` returns this errno.
     Refuses(i32),
     /// A wait counts as iowait, as on kernels before 6.15.
     WaitsLoudly,
+    /// Like Linux, but records the timeout of every wait.
+    NotesTimeouts(Rc<RefCell<Vec<Option<Duration>>>>),
 }
 
 // SAFETY: every call is passed to Linux, which fulfils the contract, or fails without any effect.
@@ -28,7 +32,7 @@ unsafe impl Kernel for Bent {
         match self {
             Self::Refuses(errno) => Err(io::Error::from_raw_os_error(*errno)),
             // SAFETY: the caller guarantees what `Linux` requires.
-            Self::WaitsLoudly => unsafe { Linux.setup(entries, params) },
+            Self::WaitsLoudly | Self::NotesTimeouts(_) => unsafe { Linux.setup(entries, params) },
         }
     }
 
@@ -40,7 +44,15 @@ unsafe impl Kernel for Bent {
         flags: EnterFlags,
         arg: EnterArg,
     ) -> io::Result<u32> {
-        let flags = flags - EnterFlags::NO_IOWAIT;
+        let flags = match self {
+            Self::WaitsLoudly => flags - EnterFlags::NO_IOWAIT,
+            _ => flags,
+        };
+        if let Self::NotesTimeouts(timeouts) = self
+            && min_complete > 0
+        {
+            timeouts.borrow_mut().push(arg.timeout);
+        }
         // SAFETY: the caller guarantees what `Linux` requires.
         unsafe { Linux.enter(ring, to_submit, min_complete, flags, arg) }
     }

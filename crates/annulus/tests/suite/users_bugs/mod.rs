@@ -8,7 +8,7 @@
 mod cancel;
 mod datagrams;
 mod end;
-mod kernel;
+pub(crate) mod kernel;
 mod memory;
 mod setup;
 
