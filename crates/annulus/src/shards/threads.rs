@@ -36,6 +36,10 @@ where
     Shards::new(count).run(main)
 }
 
+/// Far more shards than any machine has CPUs. A larger number is a mistake, such as a subtraction
+/// that has underflowed, and would take all memory before the first thread starts.
+const MAX_SHARDS: usize = 65_536;
+
 /// Returns the builder of a shard's runtime, given the shard's index.
 type Make = Box<dyn Fn(usize) -> Builder + Send + Sync>;
 
@@ -148,6 +152,13 @@ impl Shards {
     fn cpus(&self) -> io::Result<Vec<Option<usize>>> {
         if self.count == 0 {
             let text = "0 shards would do nothing; use at least 1";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+        }
+        if self.count > MAX_SHARDS {
+            let text = format!(
+                "{} shards are above the maximum of {MAX_SHARDS}; use one per CPU",
+                self.count
+            );
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         }
         self.pinning.cpus(self.count)

@@ -128,6 +128,8 @@ fn impossible_settings_are_refused() {
         outcome.unwrap_err().to_string()
     };
     assert_eq!(run(Shards::new(0)), "shard 0: 0 shards would do nothing; use at least 1");
+    let many = run(Shards::new(usize::MAX).pinning(Pinning::Each));
+    assert!(many.contains("above the maximum of 65536"), "{many}");
     let nowhere = run(Shards::new(2).pinning(Pinning::On(vec![100_000])));
     assert!(nowhere.contains("CPU 100000") && nowhere.contains("may use"), "{nowhere}");
     let simulated = run(Shards::new(1).runtime(|_| {
