@@ -109,7 +109,7 @@ pub(crate) struct InlinePolicy {
     /// Nanoseconds of the budget used in this turn.
     spent: Cell<u64>,
     /// Once this much is used, the running task must wait: the whole budget, or the end of its
-    /// share if tasks waited in the turn before. Zero while tasks give way.
+    /// share since tasks have waited. Zero while tasks give way.
     limit: Cell<u64>,
     /// Each task's share of the budget.
     share: Cell<u64>,
@@ -166,10 +166,7 @@ impl InlinePolicy {
         if has_checked_events {
             match self.is_budget_spent() || self.waited.get() > 0 {
                 true => self.renew_contested(),
-                false => {
-                    self.spent.set(0);
-                    self.limit.set(INLINE_BUDGET_NS);
-                }
+                false => self.spent.set(0),
             }
         }
         self.turn.set(self.turn.get().wrapping_add(1));

@@ -63,7 +63,7 @@ impl DatagramHandle {
         &self,
         poll: impl Fn(&Self, Wait<'_>, &Context<'_>) -> Poll<io::Result<T>> + Unpin,
     ) -> impl Future<Output = io::Result<T>> {
-        Waiting { place: self.in_recv_line(), poll }
+        Waiting { handle: self, poll, leave: DatagramSocket::leave_recv, id: None }
     }
 
     /// Returns the place of a future that waits for a datagram.
@@ -183,7 +183,8 @@ impl DatagramHandle {
 
     /// Waits until the kernel has accepted or refused every queued datagram.
     pub(super) fn drain(&self) -> impl Future<Output = io::Result<()>> {
-        Waiting { place: self.in_send_line(), poll: Self::poll_drain }
+        let (poll, leave) = (Self::poll_drain, DatagramSocket::leave_send);
+        Waiting { handle: self, poll, leave, id: None }
     }
 
     pub(super) fn poll_drain(&self, wait: Wait<'_>, cx: &Context<'_>) -> Poll<io::Result<()>> {
@@ -233,6 +234,17 @@ impl DatagramHandle {
         let fd = self.core.borrow()?.datagrams.get(self.slot).0.fd;
         f(&*self.core.kernel, fd)
     }
+
+    /// Calls `leave` for a dropped future, if the future is in a wait queue.
+    #[inline]
+    fn leave(&self, leave: Leave, id: &mut Option<WaiterId>) {
+        if id.is_some()
+            && let Ok(mut inner) = self.core.borrow()
+        {
+            let inner = &mut *inner;
+            leave(inner.datagrams.get(self.slot).0, &mut inner.state, id);
+        }
+    }
 }
 
 impl Drop for DatagramHandle {
@@ -266,21 +278,17 @@ impl InLine<'_> {
 impl Drop for InLine<'_> {
     #[inline]
     fn drop(&mut self) {
-        if self.id.is_some()
-            && let Ok(mut inner) = self.handle.core.borrow()
-        {
-            let inner = &mut *inner;
-            let socket = inner.datagrams.get(self.handle.slot).0;
-            (self.leave)(socket, &mut inner.state, &mut self.id);
-        }
+        self.handle.leave(self.leave, &mut self.id);
     }
 }
 
 /// Waits until `poll` is ready. Dropping a receive loses no datagram: if one has arrived, the next
 /// waiter is notified.
 struct Waiting<'a, P> {
-    place: InLine<'a>,
+    handle: &'a DatagramHandle,
     poll: P,
+    leave: Leave,
+    id: Option<WaiterId>,
 }
 
 impl<P, T> Future for Waiting<'_, P>
@@ -291,8 +299,15 @@ where
 
     #[inline]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<T>> {
-        let Self { place, poll } = &mut *self;
-        poll(place.handle, place.wait(), cx)
+        let Self { handle, poll, id, .. } = &mut *self;
+        poll(handle, Wait::InLine(id), cx)
+    }
+}
+
+impl<P> Drop for Waiting<'_, P> {
+    #[inline]
+    fn drop(&mut self) {
+        self.handle.leave(self.leave, &mut self.id);
     }
 }
 
@@ -323,9 +338,7 @@ impl Future for SendDatagram<'_> {
 impl Drop for SendDatagram<'_> {
     #[inline]
     fn drop(&mut self) {
-        // Dropping this leaves the line.
-        let mut place = self.handle.in_send_line();
-        place.id = self.id.take();
+        self.handle.leave(DatagramSocket::leave_send, &mut self.id);
     }
 }
 
