@@ -419,7 +419,7 @@ def what_the_server_lacks_is_not_missing(path):
             # Each connection holds a descriptor of the server, until none is left.
             held, answers = [], set()
             for number in range(80):
-                client = http.client.HTTPConnection("127.0.0.1", server.port, timeout=1)
+                client = http.client.HTTPConnection("127.0.0.1", server.port, timeout=5)
                 client.connect()
                 held.append(client)
             for number, client in enumerate(held):
