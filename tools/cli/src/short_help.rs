@@ -80,7 +80,7 @@ Examples:
         ],
         examples: "\
 Examples:
-  annulus bench quick                      all suites, in about an hour
+  annulus bench quick                      all suites, in about 90 minutes
   annulus bench 'my-server {port}' 'other-server {port}' \\
     --load 'http://127.0.0.1:{port}/' --connections 1,50
 

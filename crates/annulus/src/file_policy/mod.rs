@@ -29,8 +29,8 @@ use std::time::Duration;
 /// The inline budget: inline calls may take about this many nanoseconds of a turn before other
 /// tasks run.
 const INLINE_BUDGET_NS: u64 = 100_000;
-/// The minimum share of the budget that a task gets before it must wait for the others. To switch
-/// tasks after each call would cost a tenth of a call.
+/// The minimum share of the budget that a task gets before it must wait for the others: two reads
+/// of 4 KiB.
 const MIN_SHARE_NS: u64 = 2_000;
 /// The estimated cost of a call: a minimum in nanoseconds, and the number of bytes moved per
 /// further nanosecond.
@@ -108,8 +108,8 @@ pub(crate) struct InlinePolicy {
     misses: Cell<u64>,
     /// Nanoseconds of the budget used in this turn.
     spent: Cell<u64>,
-    /// Once this much is used, the running task must wait: the whole budget, or the end of its
-    /// share since tasks have waited. Zero while tasks give way.
+    /// The running task must wait once this much is used: the whole budget, or the end of its share
+    /// once tasks have waited. Zero while tasks give way.
     limit: Cell<u64>,
     /// Each task's share of the budget.
     share: Cell<u64>,

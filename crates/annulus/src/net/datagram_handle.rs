@@ -63,7 +63,7 @@ impl DatagramHandle {
         &self,
         poll: impl Fn(&Self, Wait<'_>, &Context<'_>) -> Poll<io::Result<T>> + Unpin,
     ) -> impl Future<Output = io::Result<T>> {
-        Waiting { handle: self, poll, leave: DatagramSocket::leave_recv, id: None }
+        Waiting { place: self.in_recv_line(), poll }
     }
 
     /// Returns the place of a future that waits for a datagram.
@@ -183,8 +183,7 @@ impl DatagramHandle {
 
     /// Waits until the kernel has accepted or refused every queued datagram.
     pub(super) fn drain(&self) -> impl Future<Output = io::Result<()>> {
-        let (poll, leave) = (Self::poll_drain, DatagramSocket::leave_send);
-        Waiting { handle: self, poll, leave, id: None }
+        Waiting { place: self.in_send_line(), poll: Self::poll_drain }
     }
 
     pub(super) fn poll_drain(&self, wait: Wait<'_>, cx: &Context<'_>) -> Poll<io::Result<()>> {
@@ -285,10 +284,8 @@ impl Drop for InLine<'_> {
 /// Waits until `poll` is ready. Dropping a receive loses no datagram: if one has arrived, the next
 /// waiter is notified.
 struct Waiting<'a, P> {
-    handle: &'a DatagramHandle,
+    place: InLine<'a>,
     poll: P,
-    leave: Leave,
-    id: Option<WaiterId>,
 }
 
 impl<P, T> Future for Waiting<'_, P>
@@ -299,15 +296,8 @@ where
 
     #[inline]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<T>> {
-        let Self { handle, poll, id, .. } = &mut *self;
-        poll(handle, Wait::InLine(id), cx)
-    }
-}
-
-impl<P> Drop for Waiting<'_, P> {
-    #[inline]
-    fn drop(&mut self) {
-        self.handle.leave(self.leave, &mut self.id);
+        let Self { place, poll } = &mut *self;
+        poll(place.handle, place.wait(), cx)
     }
 }
 

@@ -88,7 +88,7 @@ ended by signal N.
 
 Examples:
   annulus bench list
-  annulus bench quick                     all, in about an hour
+  annulus bench quick                     all, in about 90 minutes
   annulus bench nop --quick               about a minute
   annulus bench http --only tokio,uring,/plain*
   annulus bench tcp udp --out results

@@ -13,8 +13,8 @@ use std::path::Path;
 use std::time::Duration;
 
 const SUITE_ROUNDS: u64 = 15;
-/// The rounds of a quick suite of 28 cells, which is what a verdict needs. They decide which cells a
-/// quick suite leaves out.
+/// The number of rounds by which a quick suite decides how many cells it has time for: what the
+/// verdicts of 28 cells need. Fewer cells then have fewer rounds.
 const QUICK_SUITE_ROUNDS: u64 = 10;
 
 /// How long a slice of a comparison of programs is measured if its clients allow it. Many short

@@ -14,6 +14,7 @@ use annulus::sim::{Link, Random, Sim, run_on};
 use annulus::{Runtime, time};
 use std::io;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 const SEEDS: std::ops::Range<u64> = 0..40;
@@ -69,14 +70,7 @@ fn exchange(seed: u64, bytes: std::ops::Range<u64>, reconnect: bool) -> (Interva
     run_on(&sim, Runtime::builder(), async {
         annulus::spawn(serve(TcpListener::bind(address)?, seed, bytes));
         let run = RunContext::new(&plan);
-        let connector = Connector::new(Streams::default(), None);
-        let seed = plan.seed;
-        let echo = move |client| EchoExchange::new(seed, client, length);
-        let mut pool =
-            ClientPool::new(&run, StreamClientKind::new(&connector, streams, echo), 0, 1);
-        assert!(pool.connect().await, "{:?}", run.faults.take().first);
-        pool.open(0..0);
-        pool.start(clock::nanos());
+        let mut pool = started(&run, streams).await;
         time::sleep(Duration::from_millis(20)).await;
         pool.close();
         pool.finish().await;
@@ -87,6 +81,21 @@ fn exchange(seed: u64, bytes: std::ops::Range<u64>, reconnect: bool) -> (Interva
         io::Result::Ok((recorded, run.faults.take()))
     })
     .unwrap()
+}
+
+/// Connects and starts clients that send echo requests.
+async fn started(
+    run: &Arc<RunContext>,
+    streams: Streams,
+) -> ClientPool<StreamClientKind<EchoExchange>> {
+    let connector = Connector::new(Streams::default(), None);
+    let (seed, length) = (run.plan.seed, run.plan.length);
+    let echo = move |client| EchoExchange::new(seed, client, length);
+    let mut pool = ClientPool::new(run, StreamClientKind::new(&connector, streams, echo), 0, 1);
+    assert!(pool.connect().await, "{:?}", run.faults.take().first);
+    pool.open(0..0);
+    pool.start(clock::nanos());
+    pool
 }
 
 #[test]
@@ -129,14 +138,7 @@ fn ends_after_its_server(requests: Option<u64>) -> bool {
     run_on(&Sim::builder(1).build(), Runtime::builder(), async {
         let server = annulus::spawn(serve(TcpListener::bind(address)?, 1, 0..5000));
         let run = RunContext::new(&plan);
-        let connector = Connector::new(Streams::default(), None);
-        let (seed, length) = (plan.seed, plan.length);
-        let echo = move |client| EchoExchange::new(seed, client, length);
-        let mut pool =
-            ClientPool::new(&run, StreamClientKind::new(&connector, streams, echo), 0, 1);
-        assert!(pool.connect().await, "{:?}", run.faults.take().first);
-        pool.open(0..0);
-        pool.start(clock::nanos());
+        let mut pool = started(&run, streams).await;
         time::sleep(Duration::from_millis(20)).await;
         server.abort();
         let has_ended = time::timeout(Duration::from_secs(60), pool.finish()).await.is_ok();
