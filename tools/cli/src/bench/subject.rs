@@ -84,6 +84,7 @@ pub(super) fn named(word: &str, options: &Options) -> Result<Subject> {
                 setup.plan.name = format!("programs {name}");
                 setup.plan.rounds = Rounds::fixed(setup.plan.rounds.least);
                 setup.missing = MissingPolicy::LeaveOut;
+                setup.named_by_user = false;
             }
             (setup, None)
         }

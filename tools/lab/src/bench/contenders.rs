@@ -23,6 +23,9 @@ pub struct Contenders {
     pub absent: Vec<String>,
     /// The contender to which ratios are computed.
     pub baseline: String,
+    /// Whether a user named the contenders, so that a name such as `epoll` does not mean annulus.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub named_by_user: bool,
 }
 
 impl Contenders {
@@ -47,7 +50,14 @@ impl Contenders {
         let control = Some(specs[0].named(format!("{}{CONTROL_SUFFIX}", specs[0].name)));
         let baseline = specs.iter().find(|spec| Some(spec.name.as_str()) == usual);
         let baseline = baseline.unwrap_or(&specs[0]).name.clone();
-        Ok(Contenders { specs, control, missing, absent: Vec::new(), baseline })
+        Ok(Contenders {
+            specs,
+            control,
+            missing,
+            absent: Vec::new(),
+            baseline,
+            named_by_user: false,
+        })
     }
 
     /// Iterates over all contenders, the control last.

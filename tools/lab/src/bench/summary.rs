@@ -264,6 +264,17 @@ mod tests {
         assert_eq!(found.sentences, sentences);
     }
 
+    /// A user's server may have the name of one of our drivers.
+    #[test]
+    fn the_subject_of_a_users_comparison_is_its_baseline() {
+        let mut bench = bench(&["mine", "epoll"]);
+        bench.contenders.named_by_user = true;
+        let sides = Sides::of(&bench);
+        assert_eq!((sides.name.as_str(), sides.is_own), ("mine", false));
+        let again: Bench = serde_json::from_value(serde_json::to_value(&bench).unwrap()).unwrap();
+        assert_eq!(Sides::of(&again).name, "mine", "the definition is stored without its author");
+    }
+
     #[test]
     fn undecided_and_void_cells_are_counted_and_show_their_ratios() {
         let cpu = |contender: usize, cell: usize, round: usize| match (cell, contender) {

@@ -176,7 +176,7 @@ impl Judge<'_> {
             // program violates a guard.
             Verdict::Better | Verdict::Worse
                 if self.fails_guard(better, worse)
-                    && (verdict == Verdict::Better || !self.sides.is_own()) =>
+                    && (verdict == Verdict::Better || !self.sides.is_own) =>
             {
                 let guards: Vec<&Metric> = self.guards().map(|(guard, _)| guard).collect();
                 (Verdict::Undecided, format!("undecided: {}", self.text([ours, rival], &guards)))

@@ -54,6 +54,8 @@ pub struct Setup {
     pub(crate) peers: Option<Peers>,
     /// What happens to a missing contender.
     pub missing: MissingPolicy,
+    /// Whether a user named the contenders, so that no name means annulus.
+    pub named_by_user: bool,
     /// Further notes for the report.
     pub(crate) notes: Vec<String>,
     /// The number of rounds in which a process is measured before it is replaced.
@@ -120,6 +122,7 @@ impl Setup {
             start_timeout: START_TIMEOUT,
             peers,
             missing: MissingPolicy::LeaveOut,
+            named_by_user: false,
             notes: Vec::new(),
             rounds_per_process: usize::MAX,
             max_time: None,

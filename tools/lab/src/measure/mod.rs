@@ -121,6 +121,7 @@ impl Setup {
         });
         let mut contenders = Contenders::gather(found, self.baseline.as_deref())?;
         contenders.absent = absent;
+        contenders.named_by_user = self.named_by_user;
         Ok((contenders, ready))
     }
 

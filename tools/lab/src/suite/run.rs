@@ -102,7 +102,8 @@ impl SuiteRun {
                 self.programs(&file::BENCH, cells, catalogue.into_peers())?
             }
         };
-        let mut setup = Setup { missing: MissingPolicy::LeaveOutBroken, ..setup };
+        let missing = MissingPolicy::LeaveOutBroken;
+        let mut setup = Setup { missing, named_by_user: false, ..setup };
         setup.shown.title = Some(format!("{} ({})", self.suite.title, self.suite.document));
         Ok(setup)
     }
