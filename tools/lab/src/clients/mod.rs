@@ -66,7 +66,7 @@ impl Clients {
             Client::OfContender => Err("the contender has no client".into()),
             Client::Own { options, .. } => {
                 let _pinned = self.core.map(affinity::pin).transpose().map_err(one_line)?;
-                let time = self.time.min(self.max_time);
+                let time = self.time.max(load.min_time).min(self.max_time);
                 let plan = load.plan(options, address, rate, time).map_err(one_line)?;
                 own::run(&plan, observer)
             }

@@ -62,6 +62,8 @@ pub struct Load {
     pub is_quick: bool,
     /// About how long a slice takes.
     pub cost: Duration,
+    /// How long annulus's own load is measured, at least.
+    pub(crate) min_time: Duration,
 }
 
 /// The client that loads a contender.
@@ -240,6 +242,7 @@ impl Loads {
                 pace,
                 is_quick,
                 cost: Duration::ZERO,
+                min_time: Duration::ZERO,
             };
             load.checked().with_context(|| format!("load '{name}'"))
         };
@@ -465,13 +468,15 @@ impl Load {
         let depth = options.pipeline.unwrap_or(1) as u64;
         let client = Client::Own { options: Box::new(options), words: Vec::new() };
         let (service, pace, is_quick) = (String::new(), Pace::Closed, true);
-        Load { cell, client, service, connections, depth, pace, is_quick, cost }
+        let min_time = Duration::ZERO;
+        Load { cell, client, service, connections, depth, pace, is_quick, cost, min_time }
     }
 
     /// Creates a load for contenders that read a job.
     pub(crate) fn job(cell: Cell, job: Job, cost: Duration) -> Load {
         let (client, service, pace) = (Client::Job(job), String::new(), Pace::Closed);
-        Load { cell, client, service, connections: 0, depth: 1, pace, is_quick: true, cost }
+        let (min_time, is_quick) = (Duration::ZERO, true);
+        Load { cell, client, service, connections: 0, depth: 1, pace, is_quick, cost, min_time }
     }
 
     /// Returns the loads of a sweep over rates: the closed loop that measures the peak, and an open
@@ -513,6 +518,12 @@ impl Load {
             job.line = filled(&job.line, &words);
             job.timeout = time + ANSWER_TIMEOUT_SLACK;
         }
+    }
+
+    /// Extends slices of `time` that would be shorter than `min_time`.
+    pub(crate) fn extend(&mut self, time: Duration, min_time: Duration) {
+        self.cost += min_time.saturating_sub(time);
+        self.min_time = min_time;
     }
 
     /// Renames the load.

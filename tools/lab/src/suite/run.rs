@@ -24,11 +24,13 @@ use annulus_load::stats::median;
 /// more of them.
 const SLICE_TIME: Duration = Duration::from_millis(50);
 
-/// How long a slice is measured, in normal and quick runs, if a cell has more than
-/// [`MAX_SHORT_SLICE_CONNECTIONS`]. In a closed loop, a request waits for those of all other
-/// connections, so latencies above the length of a slice would be missing from its figures.
-const LONG_SLICE_TIMES: [Duration; 2] = [Duration::from_millis(200), Duration::from_millis(100)];
-const MAX_SHORT_SLICE_CONNECTIONS: u64 = 1000;
+/// How long a slow server takes for a request, and how many bytes it echoes per second.
+const SLOW_REQUEST: Duration = Duration::from_micros(25);
+const SLOW_BYTES_PER_SECOND: f64 = 4e8;
+
+/// The longest time to which a slice is extended. A server that needs longer leaves connections
+/// without a byte for so long that the load gives them up.
+const MAX_EXTENDED_TIME: Duration = Duration::from_secs(5);
 
 /// Roughly how long a quick run may take.
 const QUICK_RUN_TIME: Duration = Duration::from_secs(50);
@@ -151,8 +153,6 @@ impl SuiteRun {
         ensure!(!servers.is_empty(), "no server is left to measure: {}", self.notes.join("; "));
         let of_memory = self.suite.questions().any(|question| question.figure.is_of_memory());
         let cells = self.cells()?;
-        let connections = cells.iter().filter_map(|cell| cell.number("connections")).max();
-        let is_short = connections.is_none_or(|count| count <= MAX_SHORT_SLICE_CONNECTIONS);
         let echo = Echo {
             plan: self.bench_plan(),
             transport,
@@ -165,11 +165,12 @@ impl SuiteRun {
                 threads: per_connection.then_some(4),
                 ..Options::default()
             },
-            time: if is_short { SLICE_TIME } else { plan.time(LONG_SLICE_TIMES) },
+            time: SLICE_TIME,
             cores: plan.cores,
             peers: catalogue.into_peers(),
         };
         let mut setup = echo.setup(&cells)?;
+        setup.loads.iter_mut().for_each(|load| load.extend(SLICE_TIME, loop_time(&load.cell)));
         setup.shown.metrics.push(Metric::hidden(SYSTEM_CALLS_KEY));
         Ok(Setup { idle: of_memory.then(|| plan.time(IDLE_TIMES)), ..setup })
     }
@@ -257,6 +258,16 @@ impl SuiteRun {
 /// Returns the cell of a question with connections and bytes.
 fn message(question: &Question) -> Option<Cell> {
     Some(echo::cell(question.of.connections?, question.of.bytes?))
+}
+
+/// Returns how long a slow server takes to answer all connections of a closed loop once. A request
+/// waits for those of all other connections, and only requests that begin and end within a slice
+/// count.
+fn loop_time(cell: &Cell) -> Duration {
+    let [connections, bytes] =
+        ["connections", "bytes"].map(|name| cell.number(name).unwrap_or_default() as f64);
+    let request = SLOW_REQUEST.as_secs_f64() + bytes / SLOW_BYTES_PER_SECOND;
+    Duration::from_secs_f64(request * connections).min(MAX_EXTENDED_TIME)
 }
 
 /// Returns the cell of a question with workers, cycles and bytes.
@@ -353,6 +364,15 @@ mod tests {
         assert_eq!(thinned(&mut quick, 3), ["1", "9", "16", "24"]);
         assert_eq!(quick.notes, ["--quick: 4 of 24 cells"]);
         assert_eq!(thinned(&mut quick, 99), ["1"], "at least one cell is kept");
+    }
+
+    #[test]
+    fn slices_are_extended_where_a_closed_loop_takes_longer() {
+        let time = |connections, bytes| loop_time(&echo::cell(connections, bytes));
+        assert!(time(1000, 1000) < SLICE_TIME);
+        assert_eq!(time(10_000, 1024), Duration::from_micros(275_600));
+        assert_eq!(time(1000, 1 << 20), Duration::from_micros(2_646_440));
+        assert_eq!(time(10_000, 1 << 20), MAX_EXTENDED_TIME);
     }
 
     #[test]
