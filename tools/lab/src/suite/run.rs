@@ -26,7 +26,7 @@ const SLICE_TIME: Duration = Duration::from_millis(50);
 
 /// How long a slow server takes for a request, and how many bytes it echoes per second.
 const SLOW_REQUEST: Duration = Duration::from_micros(25);
-const SLOW_BYTES_PER_SECOND: f64 = 4e8;
+const SLOW_BYTES_PER_SECOND: f64 = 8e8;
 
 /// The longest time to which a slice is extended. A server that needs longer leaves connections
 /// without a byte for so long that the load gives them up.
@@ -370,8 +370,8 @@ mod tests {
     fn slices_are_extended_where_a_closed_loop_takes_longer() {
         let time = |connections, bytes| loop_time(&echo::cell(connections, bytes));
         assert!(time(1000, 1000) < SLICE_TIME);
-        assert_eq!(time(10_000, 1024), Duration::from_micros(275_600));
-        assert_eq!(time(1000, 1 << 20), Duration::from_micros(2_646_440));
+        assert_eq!(time(10_000, 1024), Duration::from_micros(262_800));
+        assert_eq!(time(1000, 1 << 20), Duration::from_micros(1_335_720));
         assert_eq!(time(10_000, 1 << 20), MAX_EXTENDED_TIME);
     }
 
