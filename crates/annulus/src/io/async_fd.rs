@@ -69,10 +69,7 @@ struct Polled {
 
 impl Drop for Polled {
     fn drop(&mut self) {
-        if let Ok(mut inner) = self.core.borrow() {
-            let inner = &mut *inner;
-            inner.polls.drop_poll(&mut inner.state, self.slot);
-        }
+        self.core.if_alive(|inner| inner.polls.drop_poll(&mut inner.state, self.slot));
     }
 }
 
@@ -107,15 +104,14 @@ struct InLine<'a> {
 
 impl Drop for InLine<'_> {
     fn drop(&mut self) {
-        if self.ids.iter().any(Option::is_some)
-            && let Ok(mut inner) = self.polled.core.borrow()
-        {
-            let inner = &mut *inner;
-            for (side, id) in
-                [PollSide::Readable, PollSide::Writable].into_iter().zip(&mut self.ids)
-            {
-                inner.polls.leave(&mut inner.state, self.polled.slot, side, Wait::InLine(id));
-            }
+        let Self { polled: Polled { core, slot, .. }, ids } = self;
+        if ids.iter().any(Option::is_some) {
+            let lines = [PollSide::Readable, PollSide::Writable].into_iter().zip(ids);
+            core.if_alive(|inner| {
+                lines.for_each(|(side, id)| {
+                    inner.polls.leave(&mut inner.state, *slot, side, Wait::InLine(id));
+                });
+            });
         }
     }
 }
@@ -294,9 +290,8 @@ impl<T: AsFd> AsyncFd<T> {
     }
 
     fn clear(&self, interest: Interest) {
-        if let Ok(mut inner) = self.polled.core.borrow() {
-            interest.sides().for_each(|side| inner.polls.clear(self.polled.slot, side));
-        }
+        let Polled { core, slot, .. } = &self.polled;
+        core.if_alive(|inner| interest.sides().for_each(|side| inner.polls.clear(*slot, side)));
     }
 
     /// Returns the object that owns the descriptor.

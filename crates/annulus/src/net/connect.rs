@@ -243,9 +243,8 @@ impl Attempt {
 
 impl Drop for Attempt {
     fn drop(&mut self) {
-        if let (Some(slot), Ok(mut inner)) = (self.slot, self.core.borrow()) {
-            let inner = &mut *inner;
-            inner.connects.drop_connect(&mut inner.state, slot);
+        if let Some(slot) = self.slot {
+            self.core.if_alive(|inner| inner.connects.drop_connect(&mut inner.state, slot));
         }
     }
 }

@@ -237,23 +237,16 @@ impl DatagramHandle {
     /// Calls `leave` for a dropped future, if the future is in a wait queue.
     #[inline]
     fn leave(&self, leave: Leave, id: &mut Option<WaiterId>) {
-        if id.is_some()
-            && let Ok(mut inner) = self.core.borrow()
-        {
-            let inner = &mut *inner;
-            leave(inner.datagrams.get(self.slot).0, &mut inner.state, id);
+        if id.is_some() {
+            self.core
+                .if_alive(|inner| leave(inner.datagrams.get(self.slot).0, &mut inner.state, id));
         }
     }
 }
 
 impl Drop for DatagramHandle {
     fn drop(&mut self) {
-        // The borrow fails if the runtime has ended, when the slot is gone, and in a forked child,
-        // where the slot belongs to the parent.
-        if let Ok(mut inner) = self.core.borrow() {
-            let inner = &mut *inner;
-            inner.datagrams.drop_socket(&mut inner.state, self.slot);
-        }
+        self.core.if_alive(|inner| inner.datagrams.drop_socket(&mut inner.state, self.slot));
     }
 }
 

@@ -45,11 +45,9 @@ struct Waiting<'a> {
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
-        if self.id.is_some()
-            && let Ok(mut inner) = self.handle.core.borrow()
-        {
-            let inner = &mut *inner;
-            inner.listeners.leave_accept(&mut inner.state, self.handle.slot, &mut self.id);
+        if self.id.is_some() {
+            let Self { handle: ListenerHandle { core, slot }, id } = self;
+            core.if_alive(|inner| inner.listeners.leave_accept(&mut inner.state, *slot, id));
         }
     }
 }
@@ -106,10 +104,7 @@ impl ListenerHandle {
 
 impl Drop for ListenerHandle {
     fn drop(&mut self) {
-        if let Ok(mut inner) = self.core.borrow() {
-            let inner = &mut *inner;
-            inner.listeners.drop_listener(&mut inner.state, self.slot);
-        }
+        self.core.if_alive(|inner| inner.listeners.drop_listener(&mut inner.state, self.slot));
     }
 }
 

@@ -309,11 +309,9 @@ impl AsStream for SendHalf {
 
 impl Drop for SendHalf {
     fn drop(&mut self) {
-        if !self.reunited
-            && let Ok(mut inner) = self.handle.core.borrow()
-        {
-            let inner = &mut *inner;
-            inner.streams.get(self.handle.slot).0.end_when_sent(&mut inner.state);
+        if !self.reunited {
+            let StreamHandle { core, slot, .. } = &*self.handle;
+            core.if_alive(|inner| inner.streams.get(*slot).0.end_when_sent(&mut inner.state));
         }
     }
 }

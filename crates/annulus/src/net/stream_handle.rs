@@ -227,9 +227,8 @@ impl StreamHandle {
     }
 
     pub(crate) fn try_write(&self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
-        let inner = &mut *self.core.borrow_running()?;
-        let (stream, shared) = inner.streams.get(self.slot);
-        let queued = stream.try_copy(shared, &mut inner.state, slices)?;
+        let queued =
+            self.with_stream(|stream, shared, state| stream.try_copy(shared, state, slices))?;
         queued.ok_or_else(|| io::ErrorKind::WouldBlock.into())
     }
 
@@ -270,9 +269,7 @@ impl StreamHandle {
     /// Sends the queued bytes at once. The kernel may hold them back until pages of a file follow.
     /// Returns false if nothing is queued or the bytes cannot be sent directly.
     pub(crate) fn send_queued(&self) -> io::Result<bool> {
-        let inner = &mut *self.core.borrow_running()?;
-        let (stream, shared) = inner.streams.get(self.slot);
-        stream.send_queued(shared, &mut inner.state, true)
+        self.with_stream(|stream, shared, state| stream.send_queued(shared, state, true))
     }
 
     /// Sends as many of the queued bytes as the socket has space for. The others stay queued.
@@ -291,8 +288,7 @@ impl StreamHandle {
 
     /// Returns the socket as a sink for pages of files, or `None` under a simulated kernel.
     pub(crate) fn page_sink(&self) -> io::Result<Option<PageSink>> {
-        let inner = &mut *self.core.borrow_running()?;
-        inner.streams.get(self.slot).0.page_sink(&inner.state)
+        self.with_stream(|stream, _, state| stream.page_sink(state))
     }
 
     /// Returns `Ready` once the socket has space. The caller sets `has_started_poll` to false
@@ -308,17 +304,12 @@ impl StreamHandle {
     /// Makes the kernel send the bytes that it holds back for pages of a file. Called when no pages
     /// follow.
     pub(crate) fn push_sent(&self) {
-        if let Ok(mut inner) = self.core.borrow() {
-            let inner = &mut *inner;
-            inner.streams.get(self.slot).0.push_sent(&inner.state);
-        }
+        self.core.if_alive(|inner| inner.streams.get(self.slot).0.push_sent(&inner.state));
     }
 
     /// Counts a connection that was reset before it was accepted.
     pub(crate) fn count_abort(&self) {
-        if let Ok(mut inner) = self.core.borrow() {
-            inner.state.driver.counters().aborted_accepts += 1;
-        }
+        self.core.if_alive(|inner| inner.state.driver.counters().aborted_accepts += 1);
     }
 
     /// Takes the stream off the runtime and frees its slot, once no operation on it is in flight.
@@ -351,10 +342,7 @@ impl StreamHandle {
 
     /// Discards the queued bytes and closes; a TCP connection is reset.
     pub(crate) fn abort(self) {
-        if let Ok(mut inner) = self.core.borrow() {
-            let inner = &mut *inner;
-            inner.streams.abort(&mut inner.state, self.slot);
-        }
+        self.core.if_alive(|inner| inner.streams.abort(&mut inner.state, self.slot));
         self.forget();
     }
 
@@ -366,9 +354,7 @@ impl StreamHandle {
 
     /// Sets the peer that appears in the stream's errors.
     pub(crate) fn set_peer(&self, peer: SocketAddr) {
-        if let Ok(mut inner) = self.core.borrow() {
-            inner.streams.get(self.slot).0.peer = Some(peer);
-        }
+        self.core.if_alive(|inner| inner.streams.get(self.slot).0.peer = Some(peer));
     }
 
     /// Makes the slot read and write a pipe instead of a socket.
@@ -434,9 +420,7 @@ impl Link {
 impl Drop for Link {
     fn drop(&mut self) {
         // If the runtime has ended, the slot no longer exists.
-        if let Ok(mut inner) = self.core.borrow() {
-            inner.streams.unlink(self.from);
-        }
+        self.core.if_alive(|inner| inner.streams.unlink(self.from));
     }
 }
 

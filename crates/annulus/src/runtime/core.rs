@@ -172,6 +172,16 @@ impl Core {
         RefMut::filter_map(inner, Option::as_deref_mut).map_err(|_| ended())
     }
 
+    /// Calls `f` with the runtime's state, for what a dropped handle or future leaves behind. Does
+    /// nothing after the runtime's end, when its slot is gone, and in a forked child, where the slot
+    /// belongs to the parent.
+    #[inline]
+    pub(crate) fn if_alive(&self, f: impl FnOnce(&mut Inner)) {
+        if let Ok(mut inner) = self.borrow() {
+            f(&mut inner);
+        }
+    }
+
     /// Handles the first use since the guest's last turn: tells the host that a turn is needed.
     ///
     /// # Errors

@@ -73,11 +73,8 @@ impl Future for Nop {
 impl Drop for Nop {
     #[inline]
     fn drop(&mut self) {
-        if let NopState::Submitted { core, slot } = &self.0
-            && let Ok(mut inner) = core.borrow()
-        {
-            let inner = &mut *inner;
-            inner.nops.drop_nop(&mut inner.state, *slot);
+        if let NopState::Submitted { core, slot } = &self.0 {
+            core.if_alive(|inner| inner.nops.drop_nop(&mut inner.state, *slot));
         }
     }
 }
