@@ -7,13 +7,12 @@ use super::current;
 use crate::slots::Waits;
 use crate::slots::find_or_late;
 use crate::slots::loop_state::LoopState;
-use crate::waiters::note_waker;
+use crate::slots::op_state::OpState;
 use annulus_driver::{Event, Op, OpKind, Slab};
 use rustix::io::Errno;
 use std::fmt;
 use std::future::Future;
 use std::io;
-use std::mem;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
@@ -58,7 +57,7 @@ impl Future for Nop {
                     let inner = &mut *inner;
                     match inner.nops.poll(&mut inner.state, *slot, cx) {
                         Poll::Pending => return Poll::Pending,
-                        Poll::Ready(answer) => answer.map_err(io::Error::from),
+                        Poll::Ready(answer) => answer.map(drop).map_err(io::Error::from),
                     }
                 }
                 Err(error) => Err(error),
@@ -94,21 +93,15 @@ fn submit(cx: &Context<'_>) -> io::Result<NopState> {
     Ok(NopState::Submitted { core, slot })
 }
 
-/// The slot of a nop, from its first poll until its event has arrived and its future has taken the
-/// result or been dropped.
-enum NopSlot {
-    InFlight(Option<Waker>),
-    Done(Result<(), Errno>),
-    Dropped,
-}
-
+/// Nops, from their first poll until the event has arrived and the future has taken the result or
+/// been dropped.
 #[derive(Default)]
-pub(crate) struct Nops(Slab<NopSlot>);
+pub(crate) struct Nops(Slab<OpState<()>>);
 
 impl Nops {
     #[inline]
     pub(crate) fn start(&mut self, state: &mut LoopState, waker: Waker) -> u32 {
-        let slot = self.0.insert(NopSlot::InFlight(Some(waker)));
+        let slot = self.0.insert(OpState::InFlight(Some(waker)));
         state.start(self.0.id(slot).token(OpKind::Nop), Op::Nop);
         slot
     }
@@ -120,45 +113,31 @@ impl Nops {
         state: &mut LoopState,
         slot: u32,
         cx: &Context<'_>,
-    ) -> Poll<Result<(), Errno>> {
-        match self.0.get(slot) {
-            NopSlot::Done(result) => {
-                let result = *result;
-                self.0.remove(slot);
-                Poll::Ready(result)
-            }
-            NopSlot::InFlight(waker) => {
-                note_waker(waker, &mut state.deferred.drops, cx);
-                Poll::Pending
-            }
-            NopSlot::Dropped => unreachable!("a dropped nop was polled"),
+    ) -> Poll<Result<u32, Errno>> {
+        let polled = self.0.get(slot).poll(&mut state.deferred.drops, cx);
+        if polled.is_ready() {
+            self.0.remove(slot);
         }
+        polled
     }
 
     #[inline]
     pub(crate) fn on_event(&mut self, state: &mut LoopState, event: Event) {
         let Some(nop) = find_or_late(&mut self.0, state, &event) else { return };
         state.in_flight -= 1;
-        match mem::replace(nop, NopSlot::Done(event.result.map(drop))) {
-            NopSlot::InFlight(waker) => state.deferred.wakes.extend(waker),
-            NopSlot::Dropped => drop(self.0.remove(event.token.slot())),
-            NopSlot::Done(_) => unreachable!("a nop received a second event"),
+        if nop.end(&mut state.deferred.wakes, event.result).is_some() {
+            self.0.remove(event.token.slot());
         }
     }
 
     pub(crate) fn drop_nop(&mut self, state: &mut LoopState, slot: u32) {
-        match mem::replace(self.0.get(slot), NopSlot::Dropped) {
-            NopSlot::InFlight(waker) => state.deferred.drops.extend(waker),
-            NopSlot::Done(_) => drop(self.0.remove(slot)),
-            NopSlot::Dropped => unreachable!("a nop was dropped twice"),
+        if self.0.get(slot).abandon(&mut state.deferred.drops, ()).is_some() {
+            self.0.remove(slot);
         }
     }
 
     pub(crate) fn add_waits(&mut self, waits: &mut Waits) {
-        for nop in self.0.values() {
-            if let NopSlot::InFlight(Some(waker)) = nop {
-                waits.note(waker, || "for a nop".into());
-            }
-        }
+        let wakers = self.0.values().filter_map(|nop| nop.waker());
+        wakers.for_each(|waker| waits.note(waker, || "for a nop".into()));
     }
 }

@@ -4,14 +4,13 @@
 use crate::slots::Waits;
 use crate::slots::find_or_late;
 use crate::slots::loop_state::LoopState;
-use crate::waiters::note_waker;
+use crate::slots::op_state::OpState;
 use annulus_driver::{Event, OpKind, Slab, Token};
 use annulus_ring::Entry;
 use rustix::io::Errno;
 use std::any::Any;
 use std::io;
-use std::mem::replace;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll};
 
 /// The value that owns an operation's memory, once its future has been dropped.
 pub(crate) trait AbandonedOp {
@@ -24,16 +23,7 @@ struct CustomOp {
     opcode: u8,
     /// The result of the first event, if further events follow.
     first: Option<Result<u32, Errno>>,
-    state: CustomOpState,
-}
-
-/// An operation starts *in flight*. If its future is dropped, it is cancelled and *abandoned*: the
-/// slot keeps its memory until the terminal event. Otherwise it is *done* at the terminal event,
-/// until the future takes the result.
-enum CustomOpState {
-    InFlight(Option<Waker>),
-    Abandoned(Box<dyn AbandonedOp>),
-    Done(Result<u32, Errno>),
+    state: OpState<Box<dyn AbandonedOp>>,
 }
 
 #[derive(Default)]
@@ -52,7 +42,7 @@ impl CustomOps {
     /// of the ring.
     pub(crate) unsafe fn start(&mut self, state: &mut LoopState, entry: Entry) -> io::Result<u32> {
         state.driver.check_custom(entry.opcode)?;
-        let in_flight = CustomOpState::InFlight(None);
+        let in_flight = OpState::InFlight(None);
         let slot = self.0.insert(CustomOp { opcode: entry.opcode, first: None, state: in_flight });
         state.in_flight += 1;
         // SAFETY: the caller fulfils this function's contract, which includes the driver's.
@@ -67,18 +57,11 @@ impl CustomOps {
         slot: u32,
         cx: &Context<'_>,
     ) -> Poll<Result<u32, Errno>> {
-        match &mut self.0.get(slot).state {
-            CustomOpState::Done(result) => {
-                let result = *result;
-                self.0.remove(slot);
-                Poll::Ready(result)
-            }
-            CustomOpState::InFlight(waker) => {
-                note_waker(waker, &mut state.deferred.drops, cx);
-                Poll::Pending
-            }
-            CustomOpState::Abandoned(_) => unreachable!("an abandoned operation has no future"),
+        let polled = self.0.get(slot).state.poll(&mut state.deferred.drops, cx);
+        if polled.is_ready() {
+            self.0.remove(slot);
         }
+        polled
     }
 
     pub(crate) fn on_event(&mut self, state: &mut LoopState, event: Event) {
@@ -89,33 +72,21 @@ impl CustomOps {
             return;
         }
         state.in_flight -= 1;
-        match replace(&mut op.state, CustomOpState::Done(result)) {
-            CustomOpState::InFlight(waker) => state.deferred.wakes.extend(waker),
-            CustomOpState::Abandoned(op) => {
-                self.0.remove(slot);
-                state.deferred.kept.push(op.end(result));
-            }
-            CustomOpState::Done(_) => unreachable!("an operation has one terminal event"),
+        if let Some(kept) = op.state.end(&mut state.deferred.wakes, result) {
+            self.0.remove(slot);
+            state.deferred.kept.push(kept.end(result));
         }
     }
 
     /// Handles a dropped future. Cancels an operation in flight, and keeps its memory until the
     /// terminal event. If the operation is done, its result is handled once the borrow has ended.
     pub(crate) fn abandon(&mut self, state: &mut LoopState, slot: u32, kept: Box<dyn AbandonedOp>) {
-        let token = self.token(slot);
-        let op = self.0.get(slot);
-        match &mut op.state {
-            CustomOpState::InFlight(waker) => {
-                state.deferred.drops.extend(waker.take());
-                op.state = CustomOpState::Abandoned(kept);
-                state.cancel(token);
-            }
-            CustomOpState::Done(result) => {
-                let result = *result;
+        match self.0.get(slot).state.abandon(&mut state.deferred.drops, kept) {
+            None => state.cancel(self.token(slot)),
+            Some((result, kept)) => {
                 self.0.remove(slot);
                 state.deferred.kept.push(kept.end(result));
             }
-            CustomOpState::Abandoned(_) => unreachable!("a future is dropped once"),
         }
     }
 
@@ -123,7 +94,7 @@ impl CustomOps {
     pub(crate) fn stop_all(&mut self, state: &mut LoopState) {
         for slot in self.0.indices() {
             let token = self.token(slot);
-            if !matches!(self.0.get(slot).state, CustomOpState::Done(_)) {
+            if !matches!(self.0.get(slot).state, OpState::Done(_)) {
                 state.cancel(token);
             }
         }
@@ -132,7 +103,7 @@ impl CustomOps {
     /// Returns the result of an operation and frees its slot, after the end of the runtime.
     pub(crate) fn take_ended(&mut self, slot: u32) -> Result<u32, Errno> {
         match self.0.remove(slot).state {
-            CustomOpState::Done(result) => result,
+            OpState::Done(result) => result,
             _ => unreachable!("an operation was in flight after the end of the runtime"),
         }
     }
@@ -140,7 +111,7 @@ impl CustomOps {
     /// Adds to `waits` what the tasks of these slots wait for.
     pub(crate) fn add_waits(&mut self, waits: &mut Waits) {
         for CustomOp { opcode, state, .. } in self.0.values() {
-            if let CustomOpState::InFlight(Some(waker)) = state {
+            if let Some(waker) = state.waker() {
                 waits.note(waker, || format!("for operation {opcode} of the ring"));
             }
         }

@@ -5,37 +5,24 @@
 use crate::slots::Waits;
 use crate::slots::find_or_late;
 use crate::slots::loop_state::LoopState;
-use crate::waiters::note_waker;
+use crate::slots::op_state::OpState;
 use annulus_driver::{Event, FileStart, OpKind, Slab, Token};
 use annulus_kernel::Fd;
 use annulus_kernel::file::FileCall;
 use rustix::io::Errno;
 use std::any::Any;
-use std::mem::replace;
 use std::os::fd::RawFd;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll};
 
 struct FileOp {
     call: FileCall,
     /// The group of an [isolated](FileStart::Isolated) call, which may hang.
     group: Option<u64>,
-    state: FileOpState,
-}
-
-/// The states of a call off the loop.
-///
-/// A call starts *in flight*, and its future waits. If the terminal event comes first, the call is
-/// *done*, and its slot is freed once the future has taken the outcome. If the future is dropped
-/// first, the call becomes *abandoned*, and the driver cancels it if it can. The slot then keeps
-/// the call's arguments, because the kernel may still use their memory, and is freed at the
-/// terminal event.
-///
-/// At the end of the runtime all calls are cancelled. A future that outlives the runtime cannot
-/// take the outcome, so a descriptor opened by a *stopped* call is closed at the terminal event.
-enum FileOpState {
-    InFlight { waker: Option<Waker>, stopped: bool },
-    Abandoned { args: Box<dyn Any> },
-    Done(Result<u32, Errno>),
+    /// An abandoned call keeps its arguments, because the kernel may still use their memory.
+    state: OpState<Box<dyn Any>>,
+    /// Whether the runtime has ended. A future that outlives it cannot take the outcome, so a
+    /// descriptor that the call opens is closed at the terminal event.
+    stopped: bool,
 }
 
 #[derive(Default)]
@@ -59,9 +46,9 @@ impl FileOps {
         call: FileCall,
         start: FileStart,
     ) -> u32 {
-        let new = FileOpState::InFlight { waker: None, stopped: false };
-        let slot = self.ops.insert(FileOp { call, group: start.group(), state: new });
-        self.in_flight += u32::from(start.group().is_none());
+        let (group, in_flight) = (start.group(), OpState::InFlight(None));
+        let slot = self.ops.insert(FileOp { call, group, state: in_flight, stopped: false });
+        self.in_flight += u32::from(group.is_none());
         // SAFETY: the caller fulfils this function's contract, which includes that of `start_file`.
         unsafe { state.start_file(self.token(slot), call, start, self.in_flight) };
         slot
@@ -74,60 +61,46 @@ impl FileOps {
         slot: u32,
         cx: &Context<'_>,
     ) -> Poll<Result<u32, Errno>> {
-        match &mut self.ops.get(slot).state {
-            FileOpState::Done(outcome) => {
-                let outcome = *outcome;
-                self.ops.remove(slot);
-                Poll::Ready(outcome)
-            }
-            FileOpState::InFlight { waker, .. } => {
-                note_waker(waker, &mut state.deferred.drops, cx);
-                Poll::Pending
-            }
-            FileOpState::Abandoned { .. } => unreachable!("an abandoned call has no future"),
+        let polled = self.ops.get(slot).state.poll(&mut state.deferred.drops, cx);
+        if polled.is_ready() {
+            self.ops.remove(slot);
         }
+        polled
     }
 
     pub(crate) fn on_event(&mut self, state: &mut LoopState, event: Event) {
         let slot = event.token.slot();
         let Some(op) = find_or_late(&mut self.ops, state, &event) else { return };
         state.in_flight -= 1;
-        let (call, group) = (op.call, op.group);
-        self.in_flight -= u32::from(group.is_none());
-        match replace(&mut op.state, FileOpState::Done(event.result)) {
-            FileOpState::InFlight { waker, stopped } => {
-                state.deferred.wakes.extend(waker);
-                if stopped {
-                    self.stop(state, slot);
-                }
-            }
-            FileOpState::Abandoned { args } => {
-                self.ops.remove(slot);
-                close_opened(state, &call, group, event.result);
-                // Dropping the arguments may close a file, which borrows the runtime.
-                state.deferred.kept.push(args);
-            }
-            FileOpState::Done(_) => unreachable!("a call has one terminal event"),
+        self.in_flight -= u32::from(op.group.is_none());
+        let stopped = op.stopped;
+        if let Some(args) = op.state.end(&mut state.deferred.wakes, event.result) {
+            self.free_unused(state, slot, event.result, args);
+        } else if stopped {
+            self.stop(state, slot);
         }
+    }
+
+    /// Frees the slot of a call whose outcome no future takes.
+    fn free_unused(
+        &mut self,
+        state: &mut LoopState,
+        slot: u32,
+        outcome: Result<u32, Errno>,
+        args: Box<dyn Any>,
+    ) {
+        let FileOp { call, group, .. } = self.ops.remove(slot);
+        close_opened(state, &call, group, outcome);
+        // Dropping the arguments may close a file, which borrows the runtime.
+        state.deferred.kept.push(args);
     }
 
     /// Handles a dropped future. Cancels a call in flight, and keeps its arguments until the
     /// terminal event. If the call is done, closes the descriptor that it has opened, if any.
     pub(crate) fn abandon(&mut self, state: &mut LoopState, slot: u32, args: Box<dyn Any>) {
-        let token = self.token(slot);
-        let op = self.ops.get(slot);
-        match &mut op.state {
-            FileOpState::InFlight { waker, .. } => {
-                state.deferred.drops.extend(waker.take());
-                op.state = FileOpState::Abandoned { args };
-                state.cancel(token);
-            }
-            FileOpState::Done(outcome) => {
-                close_opened(state, &op.call, op.group, *outcome);
-                self.ops.remove(slot);
-                state.deferred.kept.push(args);
-            }
-            FileOpState::Abandoned { .. } => unreachable!("a future is dropped once"),
+        match self.ops.get(slot).state.abandon(&mut state.deferred.drops, args) {
+            None => state.cancel(self.token(slot)),
+            Some((outcome, args)) => self.free_unused(state, slot, outcome, args),
         }
     }
 
@@ -136,12 +109,11 @@ impl FileOps {
         let token = self.token(slot);
         let op = self.ops.get(slot);
         match &mut op.state {
-            FileOpState::InFlight { stopped, .. } => {
-                *stopped = true;
+            OpState::InFlight(_) | OpState::Abandoned(_) => {
+                op.stopped = true;
                 state.cancel(token);
             }
-            FileOpState::Abandoned { .. } => state.cancel(token),
-            FileOpState::Done(outcome) => {
+            OpState::Done(outcome) => {
                 close_opened(state, &op.call, op.group, *outcome);
                 *outcome = Err(Errno::CANCELED);
             }
@@ -158,7 +130,7 @@ impl FileOps {
     /// Returns the number of calls in flight that may hang.
     pub(crate) fn hanging(&mut self) -> usize {
         let may_hang =
-            |op: &&mut FileOp| op.group.is_some() && !matches!(op.state, FileOpState::Done(_));
+            |op: &&mut FileOp| op.group.is_some() && !matches!(op.state, OpState::Done(_));
         self.ops.values().filter(may_hang).count()
     }
 
@@ -168,7 +140,7 @@ impl FileOps {
 
     pub(crate) fn add_waits(&mut self, waits: &mut Waits) {
         for FileOp { call, state, .. } in self.ops.values() {
-            if let FileOpState::InFlight { waker: Some(waker), .. } = state {
+            if let Some(waker) = state.waker() {
                 waits.note(waker, || format!("for {}, a call on a file", call.properties().name));
             }
         }

@@ -16,6 +16,7 @@ pub(crate) mod file_ops;
 pub(crate) mod interest;
 pub(crate) mod listeners;
 pub(crate) mod loop_state;
+pub(crate) mod op_state;
 pub(crate) mod polls;
 pub(crate) mod streams;
 pub(crate) mod turn_lists;
