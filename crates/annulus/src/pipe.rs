@@ -314,9 +314,7 @@ impl AsStream for Sender {
 /// Creates the handle for a non-blocking pipe.
 fn handle_of(pipe: OwnedFd, signal: SigPipe) -> io::Result<StreamHandle> {
     let core = current::get()?;
-    if !core.kernel.real_descriptors() {
-        return Err(io::Error::new(io::ErrorKind::Unsupported, "a simulation has no pipes"));
-    }
+    core.require_real("a simulation has no pipes")?;
     let socket = NewFd::own(&core.kernel, given(pipe));
     let handle = StreamHandle::new(core, socket, None)?;
     handle.be_pipe(signal)?;

@@ -473,10 +473,7 @@ impl TryFrom<OwnedFd> for File {
 
     fn try_from(file: OwnedFd) -> io::Result<Self> {
         let core = current::get()?;
-        if !core.kernel.real_descriptors() {
-            let text = "a real file cannot be used in a simulation";
-            return Err(io::Error::new(io::ErrorKind::Unsupported, text));
-        }
+        core.require_real("a real file cannot be used in a simulation")?;
         let flags = descriptor::flags(&file)?;
         // SAFETY: `into_raw_fd` gives up the only owner of an open descriptor.
         let fd = unsafe { Fd::from_raw(file.into_raw_fd()) };

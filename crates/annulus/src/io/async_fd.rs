@@ -126,10 +126,7 @@ impl<T: AsFd> AsyncFd<T> {
     /// outside a runtime, and if the process has no free descriptor.
     pub fn new(inner: T) -> io::Result<Self> {
         let core = current::get()?;
-        if !core.kernel.real_descriptors() {
-            let text = "a simulation cannot wait for a real descriptor";
-            return Err(io::Error::new(io::ErrorKind::Unsupported, text));
-        }
+        core.require_real("a simulation cannot wait for a real descriptor")?;
         let fd = inner.as_fd();
         check(fd)?;
         let duplicate = descriptor::duplicate(fd)?;

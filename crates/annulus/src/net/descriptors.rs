@@ -99,10 +99,7 @@ impl Wanted {
 /// another kind. The socket is closed if the call fails.
 fn taken(socket: OwnedFd, wanted: &Wanted) -> io::Result<(Rc<Core>, NewFd, AddressFamily)> {
     let core = current::get()?;
-    if !core.kernel.real_descriptors() {
-        let text = "a real socket cannot enter a simulation";
-        return Err(io::Error::new(io::ErrorKind::Unsupported, text));
-    }
+    core.require_real("a real socket cannot enter a simulation")?;
     let family = wanted.check(&socket)?;
     descriptor::set_nonblocking(&socket, true)?;
     let socket = NewFd::own(&core.kernel, given(socket));

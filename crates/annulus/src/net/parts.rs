@@ -13,7 +13,7 @@ use super::{
 use crate::bytes::thread_bound::stays;
 use crate::runtime::current;
 use crate::slots::connection_limit::Permit;
-use annulus_kernel::{Fd, Kernel, descriptor};
+use annulus_kernel::{Fd, descriptor};
 use std::future::poll_fn;
 use std::io;
 use std::os::fd::{FromRawFd, IntoRawFd, OwnedFd, RawFd};
@@ -81,19 +81,6 @@ pub(super) unsafe fn new_descriptor(number: RawFd) -> OwnedFd {
     unsafe { OwnedFd::from_raw_fd(number) }
 }
 
-/// Checks that real descriptors can be passed to this kernel.
-///
-/// # Errors
-/// `Unsupported` for real descriptors on a simulated kernel, which does not know their numbers or
-/// uses them for its own sockets.
-pub(super) fn check_real(kernel: &dyn Kernel, descriptors: &[OwnedFd]) -> io::Result<()> {
-    if descriptors.is_empty() || kernel.real_descriptors() {
-        return Ok(());
-    }
-    let text = "a real descriptor cannot enter a simulation";
-    Err(io::Error::new(io::ErrorKind::Unsupported, text))
-}
-
 /// Gives up ownership of a real descriptor, so that a runtime can take it over.
 pub(crate) fn given(socket: OwnedFd) -> Fd {
     // SAFETY: `into_raw_fd` gives up the only owner of an open descriptor.
@@ -135,14 +122,11 @@ impl Parts {
     /// Releases a stream from its runtime, with the bytes that it has received. Fails, and closes
     /// the stream, on a simulated kernel.
     pub(super) async fn release(handle: StreamHandle, unread: RecvBuffer) -> io::Result<Self> {
-        if !handle.core.kernel.real_descriptors() {
-            let text = "a simulated connection cannot leave its simulation";
-            return Err(io::Error::new(io::ErrorKind::Unsupported, text));
-        }
+        handle.core.require_real("a simulated connection cannot leave its simulation")?;
         let (fd, received, permit) = poll_fn(|cx| handle.poll_release(cx)).await?;
         handle.forget();
         // SAFETY: the slot was removed with nothing in flight, and the handle was forgotten, so
-        // nothing else owns the descriptor. It is real, because `real_descriptors` returned true.
+        // nothing else owns the descriptor. It is real, because `require_real` returned `Ok`.
         let parts = unsafe { Self::of_fd(fd, unread.in_front_of(received), permit) };
         descriptor::set_nonblocking(&parts.socket, false)?;
         Ok(parts)
@@ -168,10 +152,7 @@ impl Parts {
     /// Hands the connection over to the runtime of this thread.
     pub(super) fn adopt(self) -> io::Result<StreamHandle> {
         let core = current::get()?;
-        if !core.kernel.real_descriptors() {
-            let text = "a real connection cannot enter a simulation";
-            return Err(io::Error::new(io::ErrorKind::Unsupported, text));
-        }
+        core.require_real("a real connection cannot enter a simulation")?;
         if self.received.len() > i32::MAX as usize {
             let text = format!(
                 "{} bytes received ahead are too many; at most {} are allowed",

@@ -40,12 +40,7 @@ impl Watch {
     /// Outside a runtime; `Unsupported` under a simulated kernel; if no descriptor is left.
     pub(super) fn prepare() -> io::Result<Self> {
         let core = current::get()?;
-        if !core.kernel.real_descriptors() {
-            return Err(io::Error::new(
-                io::ErrorKind::Unsupported,
-                "processes cannot be started in a simulation",
-            ));
-        }
+        core.require_real("processes cannot be started in a simulation")?;
         process::keep_exit_statuses().map_err(named("sigaction"))?;
         let (reading, writing) = annulus_kernel::pipe::pipe().map_err(named("pipe2"))?;
         Ok(Self { core, reading, writing })

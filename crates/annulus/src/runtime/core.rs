@@ -158,6 +158,17 @@ impl Core {
         self.host_clock.get().map_or_else(|| self.kernel.now(), HostClock::now)
     }
 
+    /// Checks that the kernel is not a simulated one.
+    ///
+    /// # Errors
+    /// `Unsupported` with this text under a simulated kernel.
+    pub(crate) fn require_real(&self, text: &'static str) -> io::Result<()> {
+        if self.kernel.real_descriptors() {
+            return Ok(());
+        }
+        Err(io::Error::new(io::ErrorKind::Unsupported, text))
+    }
+
     /// Borrows the runtime's state.
     ///
     /// # Errors

@@ -303,9 +303,9 @@ impl UnixOptions {
     }
 
     fn set_up(&self, core: &Core, socket: &NewFd) -> io::Result<()> {
-        if self.descriptors && !core.kernel.real_descriptors() {
+        if self.descriptors {
             let text = "simulated sockets cannot pass descriptors, because those belong to the real process";
-            return Err(io::Error::new(io::ErrorKind::Unsupported, text));
+            core.require_real(text)?;
         }
         if self.credentials {
             socket.set(SocketOption::PassCredentials, 1)?;
