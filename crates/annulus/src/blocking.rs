@@ -5,16 +5,15 @@
 //! they were made. Under a simulated kernel, which has no other threads, polling the future makes
 //! the call.
 
-use crate::tasks::budget;
-use crate::unwind::{Panic, dispose, dispose_each, wake_each};
+use crate::tasks::{JoinState, Outcome, budget};
+use crate::unwind::{Panic, dispose_each};
 use std::collections::BTreeMap;
 use std::future::Future;
-use std::mem::replace;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll};
 use std::time::Duration;
 use std::{fmt, io, thread};
 
@@ -208,20 +207,12 @@ enum CallRoute<F, T> {
     Refused(Option<io::Error>),
 }
 
-struct SharedCall<F, T>(Mutex<CallState<F, T>>);
-
-struct CallState<F, T> {
-    stage: CallStage<F, T>,
-    waiter: Option<Waker>,
-}
-
-enum CallStage<F, T> {
-    Waiting(F),
-    Running,
-    Done(Result<T, Panic>),
-    Refused,
-    /// The result has been taken, or is no longer needed.
-    Over,
+/// What the pool and the future of a call share.
+struct SharedCall<F, T> {
+    /// Taken by the thread that makes the call, or when the call is given up or refused.
+    call: Mutex<Option<F>>,
+    /// No outcome means that the pool was closed before the call.
+    outcome: JoinState<T>,
 }
 
 impl<F, T> BlockingCall<F, T>
@@ -230,8 +221,8 @@ where
     T: Send + 'static,
 {
     pub(crate) fn new(pool: &Pool, call: F) -> Self {
-        let state = CallState { stage: CallStage::Waiting(call), waiter: None };
-        let shared = Arc::new(SharedCall(Mutex::new(state)));
+        let shared = SharedCall { call: Mutex::new(Some(call)), outcome: JoinState::new() };
+        let shared = Arc::new(shared);
         Self(match pool.submit(shared.clone()) {
             Ok(number) => CallRoute::Pooled { pool: pool.clone(), number, shared },
             Err(error) => CallRoute::Refused(Some(error)),
@@ -253,7 +244,10 @@ impl<F: FnOnce() -> T, T> Future for BlockingCall<F, T> {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         const POLLED_AFTER_READY: &str = "polled after it was ready";
         budget::poll_with(cx, || match &mut self.0 {
-            CallRoute::Pooled { shared, .. } => shared.poll(cx),
+            CallRoute::Pooled { shared, .. } => {
+                let outcome = shared.outcome.poll(cx);
+                outcome.map(|outcome| outcome.and_then(Outcome::take).ok_or_else(ended))
+            }
             CallRoute::Inline(call) => {
                 let call = call.take().expect(POLLED_AFTER_READY);
                 Poll::Ready(Ok(catch_unwind(AssertUnwindSafe(call))))
@@ -267,72 +261,29 @@ impl<F, T> Drop for BlockingCall<F, T> {
     fn drop(&mut self) {
         if let CallRoute::Pooled { pool, number, shared } = &self.0 {
             pool.withdraw(*number);
-            shared.give_up();
+            dispose_each(shared.take_call());
+            drop(shared.outcome.detach());
         }
     }
 }
 
 impl<F, T> SharedCall<F, T> {
-    fn state(&self) -> MutexGuard<'_, CallState<F, T>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn poll(&self, cx: &Context<'_>) -> Poll<io::Result<Result<T, Panic>>> {
-        // Cloned and dropped outside the lock, since both run foreign code.
-        let waker = cx.waker().clone();
-        let mut state = self.state();
-        let (polled, unused) = match replace(&mut state.stage, CallStage::Over) {
-            CallStage::Done(result) => (Poll::Ready(Ok(result)), Some(waker)),
-            CallStage::Refused => (Poll::Ready(Err(ended())), Some(waker)),
-            pending => {
-                state.stage = pending;
-                (Poll::Pending, state.waiter.replace(waker))
-            }
-        };
-        drop(state);
-        dispose_each(unused);
-        polled
-    }
-
-    /// Ends a call whose result is no longer needed.
-    fn give_up(&self) {
-        let mut state = self.state();
-        let left = (replace(&mut state.stage, CallStage::Over), state.waiter.take());
-        drop(state);
-        dispose(left.0);
-        dispose(left.1);
-    }
-
-    /// Moves to the next stage, unless the result is no longer needed.
-    fn advance(&self, next: CallStage<F, T>) {
-        let mut state = self.state();
-        if matches!(state.stage, CallStage::Over) {
-            drop(state);
-            return dispose(next);
-        }
-        let last = replace(&mut state.stage, next);
-        let waiter = state.waiter.take();
-        drop(state);
-        dispose(last);
-        wake_each(waiter);
+    fn take_call(&self) -> Option<F> {
+        self.call.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }
 
 impl<F: FnOnce() -> T + Send, T: Send> Job for SharedCall<F, T> {
     fn run(&self) {
-        let mut state = self.state();
-        let stage = replace(&mut state.stage, CallStage::Running);
-        if let CallStage::Waiting(call) = stage {
-            drop(state);
-            self.advance(CallStage::Done(catch_unwind(AssertUnwindSafe(call))));
-        } else {
-            // The call has just been given up.
-            state.stage = stage;
+        if let Some(call) = self.take_call() {
+            let result = catch_unwind(AssertUnwindSafe(call));
+            drop(self.outcome.complete(Some(Outcome::new(result))));
         }
     }
 
     fn refuse(&self) {
-        self.advance(CallStage::Refused);
+        dispose_each(self.take_call());
+        self.outcome.complete(None);
     }
 }
 

@@ -283,8 +283,8 @@ impl From<JoinError> for io::Error {
     }
 }
 
-/// The result of a task, for its join handle. It is locked when the task is done and when the
-/// handle is used, but not for wakes.
+/// The result of a task, for its join handle, or of a blocking call, for its future. It is locked when
+/// the task is done and when the handle is used, but not for wakes.
 pub(crate) struct JoinState<T>(Mutex<JoinPhase<T>>);
 
 enum JoinPhase<T> {
@@ -406,11 +406,11 @@ pub(crate) fn panic_message(panic: &Panic) -> &str {
     text.unwrap_or("with a payload that is not text")
 }
 
-/// A task's result, or the payload of its panic. If dropping it panics, that panic is caught.
+/// The result of a task or a blocking call, or the payload of its panic. If dropping it panics, that panic is caught.
 pub(crate) struct Outcome<T>(Option<Result<T, Panic>>);
 
 impl<T> Outcome<T> {
-    pub(super) fn new(outcome: Result<T, Panic>) -> Self {
+    pub(crate) fn new(outcome: Result<T, Panic>) -> Self {
         Self(Some(outcome))
     }
 

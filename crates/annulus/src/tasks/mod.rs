@@ -18,8 +18,8 @@ mod atomic {
     pub(crate) use std::sync::atomic::{AtomicI64, AtomicU8, Ordering, fence};
 }
 
-pub(crate) use join::panic_message;
 pub use join::{AbortHandle, Id, JoinError, JoinHandle};
+pub(crate) use join::{JoinState, Outcome, panic_message};
 pub(crate) use late::spawn_late;
 pub(crate) use raw::TaskRef;
 pub(crate) use remote::RootWaker;
