@@ -11,7 +11,7 @@ use std::io;
 use std::os::unix::net::SocketAddr;
 use std::path::Path;
 use std::rc::Rc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 
 /// A listening Unix socket. Dropping it removes its path, stops listening and closes connections
 /// that `accept` has not returned.
@@ -82,11 +82,7 @@ impl UnixListener {
     /// # Errors
     /// The errors of [`TcpListener::accept`](crate::net::TcpListener::accept).
     pub async fn accept(&self) -> io::Result<(UnixStream, SocketAddr)> {
-        loop {
-            if let Some(accepted) = self.adopt(self.handle.accept().await?)? {
-                return Ok(accepted);
-            }
-        }
+        self.adopt(self.handle.accept().await?)
     }
 
     /// Polls like [`accept`](Self::accept). A connection wakes every task that polled.
@@ -94,20 +90,16 @@ impl UnixListener {
     /// # Errors
     /// The errors of [`accept`](Self::accept).
     pub fn poll_accept(&self, cx: &mut Context<'_>) -> Poll<io::Result<(UnixStream, SocketAddr)>> {
-        loop {
-            if let Some(accepted) = self.adopt(ready!(self.handle.poll_accept(cx))?)? {
-                return Poll::Ready(Ok(accepted));
-            }
-        }
+        self.handle.poll_accept(cx)?.map(|handle| self.adopt(handle))
     }
 
-    fn adopt(&self, handle: StreamHandle) -> io::Result<Option<(UnixStream, SocketAddr)>> {
+    fn adopt(&self, handle: StreamHandle) -> io::Result<(UnixStream, SocketAddr)> {
         let stream = match self.descriptors {
             true => UnixStream::passing_descriptors(handle)?,
             false => UnixStream::new(handle),
         };
         let peer = stream.peer_addr()?;
-        Ok(Some((stream, peer)))
+        Ok((stream, peer))
     }
 
     /// Returns the address that the listener is bound to.
