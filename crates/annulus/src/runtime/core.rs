@@ -184,8 +184,8 @@ impl Core {
     }
 
     /// Calls `f` with the runtime's state, for what a dropped handle or future leaves behind. Does
-    /// nothing after the runtime's end, when its slot is gone, and in a forked child, where the slot
-    /// belongs to the parent.
+    /// nothing after the runtime's end, when its slot is gone, and in a forked child, where the
+    /// slot belongs to the parent.
     #[inline]
     pub(crate) fn if_alive(&self, f: impl FnOnce(&mut Inner)) {
         if let Ok(mut inner) = self.borrow() {

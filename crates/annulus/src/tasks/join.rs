@@ -283,8 +283,10 @@ impl From<JoinError> for io::Error {
     }
 }
 
-/// The result of a task, for its join handle, or of a blocking call, for its future. It is locked when
-/// the task is done and when the handle is used, but not for wakes.
+/// The result of a task, for its join handle, or of a blocking call, for its future. It is locked
+/// when the task is done and when the handle is used, but not for wakes.
+///
+/// In what follows, a blocking call is a task too, and its future is the join handle.
 pub(crate) struct JoinState<T>(Mutex<JoinPhase<T>>);
 
 enum JoinPhase<T> {
@@ -303,8 +305,8 @@ impl<T> JoinState<T> {
         Self(Mutex::new(JoinPhase::Live(None)))
     }
 
-    /// Records that the task is done. `None` means that its future was dropped. Returns the outcome
-    /// if there is no join handle.
+    /// Records that the task is done. `None` means that its future was dropped, or that a blocking
+    /// call was refused. Returns the outcome if there is no join handle.
     pub(crate) fn complete(&self, outcome: Option<Outcome<T>>) -> Option<Outcome<T>> {
         let mut phase = self.phase();
         let JoinPhase::Live(joiner) = &mut *phase else { return outcome };
@@ -406,7 +408,8 @@ pub(crate) fn panic_message(panic: &Panic) -> &str {
     text.unwrap_or("with a payload that is not text")
 }
 
-/// The result of a task or a blocking call, or the payload of its panic. If dropping it panics, that panic is caught.
+/// The result of a task or a blocking call, or the payload of its panic. If dropping it panics,
+/// that panic is caught.
 pub(crate) struct Outcome<T>(Option<Result<T, Panic>>);
 
 impl<T> Outcome<T> {
