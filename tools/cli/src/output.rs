@@ -1,6 +1,7 @@
 //! Output: results go to a file or (as `-`) to standard output, messages to standard error.
 //! Nothing here panics when a stream is closed, full, or a pipe without a reader.
 
+use annulus_lab::UsageError;
 use anyhow::{Context, Result};
 use clap::builder::{MapValueParser, OsStringValueParser, TypedValueParser, ValueParserFactory};
 use rustix::event::{PollFd, PollFlags, poll};
@@ -47,6 +48,11 @@ impl Target {
             )
         })?;
         Ok(JsonFile { file: Some(OpenedFile { path, file, removes_on_drop: is_new }) })
+    }
+
+    /// Like [`Target::open`], for a comparison, whose exit status 1 means that something is worse.
+    pub(crate) fn open_for_comparison(self) -> Result<JsonFile, UsageError> {
+        self.open().map_err(|error| UsageError(format!("{error:#}")))
     }
 }
 

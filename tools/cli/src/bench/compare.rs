@@ -76,7 +76,7 @@ pub(super) fn run(args: CompareArgs) -> Result<ExitCode> {
         .collect::<Result<_, UsageError>>()?;
     let options = Options { margin: args.margin / 100.0, reference: args.reference.clone() };
     let comparisons = compared(&pairs, &options)?;
-    let json = args.json.map(Target::open).transpose()?;
+    let json = args.json.map(Target::open_for_comparison).transpose()?;
     let document = Document {
         format: JSON_FORMAT,
         version: JSON_VERSION,

@@ -8,7 +8,7 @@ use annulus_load::compare::{self, CompareError, Comparison, Metric, MetricRatio,
 use annulus_load::recording::Recording;
 use annulus_load::stats::Verdict;
 use annulus_page::text;
-use anyhow::{Result, anyhow};
+use anyhow::Result;
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 use std::os::unix::fs::MetadataExt;
@@ -25,7 +25,8 @@ alternately, because fewer have no intervals. A single run must last at least
 
 \"better\" or \"worse\" means that the whole interval is beyond the margin,
 \"same\" that it is within the margin, and \"undecided\" anything else. The exit
-status is 0, unless a condition of --fail-if is met.
+status is 1 if the condition of --fail-if is met, 2 if the runs cannot be read or
+compared, and 0 otherwise.
 
 Examples:
   annulus load compare before.json after.json
@@ -82,8 +83,8 @@ pub(super) fn run(args: CompareArgs) -> Result<ExitCode> {
     }
     let [a, b] = [open(files[0])?, open(files[1])?];
     let options = Options { margin: args.margin / 100.0 };
-    let comparison = compare::compare(&a, &b, &options).map_err(|error| classify(error, files))?;
-    let json = args.json.map(Target::open).transpose()?;
+    let comparison = compare::compare(&a, &b, &options).map_err(|error| named(error, files))?;
+    let json = args.json.map(Target::open_for_comparison).transpose()?;
     let document =
         Document { format: JSON_FORMAT, version: JSON_VERSION, files, comparison: &comparison };
     output::deliver(json, &document, Some(text(&comparison)))?;
@@ -113,12 +114,14 @@ fn sides<'a>(runs: &'a [PathBuf], with: &'a [PathBuf]) -> Result<[&'a [PathBuf];
     Ok(sides)
 }
 
-fn open(files: &[PathBuf]) -> Result<Vec<Recording>> {
+fn open(files: &[PathBuf]) -> Result<Vec<Recording>, UsageError> {
     files.iter().map(|file| open_recording(file)).collect()
 }
 
-fn open_recording(path: &Path) -> Result<Recording> {
-    Recording::open(path).map_err(|error| anyhow!("cannot read {}: {error}", path.display()))
+/// A file that cannot be read must not have the exit status of a worse result.
+fn open_recording(path: &Path) -> Result<Recording, UsageError> {
+    let named = |error| UsageError(format!("cannot read {}: {error}", path.display()));
+    Recording::open(path).map_err(named)
 }
 
 /// Returns an error if the output is one of the inputs.
@@ -140,14 +143,15 @@ fn check_distinct<'a>(
     }
 }
 
-fn classify(error: CompareError, [a, b]: [&[PathBuf]; 2]) -> anyhow::Error {
-    match error {
+/// Adds the file to an error that a single run caused.
+fn named(error: CompareError, [a, b]: [&[PathBuf]; 2]) -> UsageError {
+    UsageError(match error {
         CompareError::NothingMeasured(side, run) => {
             let files = if side == 'A' { a } else { b };
-            anyhow!("{}: {error}", files[run - 1].display())
+            format!("{}: {error}", files[run - 1].display())
         }
-        other => UsageError(other.to_string()).into(),
-    }
+        other => other.to_string(),
+    })
 }
 
 /// Returns the exit status; if it is not 0, prints why.

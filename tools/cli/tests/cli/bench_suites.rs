@@ -397,6 +397,7 @@ fn slower_run_is_worse_and_fails_the_exit_status() {
         let mut command = Command::new(ANNULUS);
         finish(command.args(["bench", "compare"]).args(args).current_dir(&directory.0))
     };
+    compare(&["old", "worse", "--json", "none/out"]).fails_with(2, &["cannot write none/out"]);
     let same = compare(&["old", "old"]);
     assert_eq!(same.code, Some(0), "{same:?}");
     assert!(same.stdout.contains("figures 0 are worse and 0 better"), "{same:?}");

@@ -83,9 +83,12 @@ fn incomparable_recordings_are_refused() {
     refused(&[&good], 2, &["without --with two recordings", "not 1"]);
     refused(&[&good, &other, &good], 2, &["not 3", "--with"]);
     refused(&[&good, &good, "--with", &other], 2, &["given twice in A"]);
-    refused(&[&good, &empty], 1, &["empty.json", "run 1 of B measured nothing"]);
-    refused(&[&good, &text], 1, &["text.json", "not a recording of annulus load"]);
-    refused(&[&good, "nothing.json"], 1, &["nothing.json", "No such file"]);
+    refused(&[&good, &empty], 2, &["empty.json", "run 1 of B measured nothing"]);
+    refused(&[&good, &text], 2, &["text.json", "not a recording of annulus load"]);
+    refused(&[&good, "nothing.json"], 2, &["nothing.json", "No such file"]);
+    let missing = directory.join("missing/out.json");
+    let unwritable = [&good, &other, "--json", missing.to_str().unwrap()];
+    refused(&unwritable, 2, &["missing/out.json", "choose another file"]);
     refused(
         &[&good, &other, "--margin", "-1"],
         2,
