@@ -127,7 +127,10 @@ fn without_zone(host: &str) -> Cow<'_, str> {
 
 fn unknown_scheme(name: &str) -> String {
     let known = Scheme::ALL.map(|(name, _)| format!("{name}://")).join(", ");
-    format!("the scheme '{name}' is not supported: use {known}, unix:/path, or HOST:PORT for TCP")
+    format!(
+        "the scheme '{name}' is not supported: use {known}, udp://, unix:/path, \
+         unix-datagram:/path, or HOST:PORT for TCP"
+    )
 }
 
 /// Splits off the port, or returns the scheme's default port.
@@ -250,6 +253,7 @@ mod tests {
     #[test]
     fn target_error_names_the_invalid_part() {
         refused("ftp://a", "the scheme 'ftp' is not supported: use tcp://");
+        refused("ftp://a", "https://, udp://, unix:/path, unix-datagram:/path, or HOST:PORT");
         refused("http://", "the host is missing");
         refused("http://:80/", "the host is missing");
         refused("http://a:b/", "'b' is not a valid port");
