@@ -24,7 +24,7 @@ use crate::exchange::script::LengthField;
 use crate::files::{self, MAX_INPUT_BYTES};
 use crate::plan::{Datagrams, MAX_DURATION, Plan, Streams, Workload};
 use crate::protocol::Protocol;
-use crate::schedule::{Arrivals, Rate, Schedule, ThinkTime, parse_burst};
+use crate::schedule::{Arrivals, Rate, Schedule, ThinkTime};
 use crate::server_address::ServerAddress;
 use crate::tls::{ClientIdentity, Tls, Trust};
 use annulus::DriverChoice;
@@ -105,7 +105,7 @@ pub struct Options {
     pub arrivals: Option<Arrivals>,
     /// With --rate: send this many requests together, on as many connections, or with 10:one on one
     /// connection
-    #[arg(long, value_name = "COUNT[:one]", requires = "rate", value_parser = parse_burst,
+    #[arg(long, value_name = "COUNT[:one]", requires = "rate", value_parser = values::parse_burst,
           conflicts_with_all = ["arrivals", "think"])]
     #[serde(deserialize_with = "values::burst")]
     pub burst: Option<Arrivals>,

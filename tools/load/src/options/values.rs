@@ -2,7 +2,7 @@
 
 use crate::mix::MAX_MESSAGE_BYTES;
 use crate::plan::{MAX_CLIENTS, MAX_DURATION, MAX_EVENT_LOOPS, MAX_PIPELINE};
-use crate::schedule::{Arrivals, parse_burst, parse_number, parse_time};
+use crate::schedule::{Arrivals, MAX_BURST_REQUESTS, parse_number, parse_time};
 use serde::de::{Deserialize, Deserializer, Error};
 use std::fmt::Display;
 use std::str::FromStr;
@@ -116,6 +116,23 @@ pub(super) fn request_count<'de, D: Deserializer<'de>>(
     })
 }
 
+/// Parses a number of requests that are due together: `10` on many connections, or `10:one` on one
+/// connection.
+pub(super) fn parse_burst(text: &str) -> Result<Arrivals, String> {
+    let (count, on_one_connection) = match text.strip_suffix(":one") {
+        Some(count) => (count, true),
+        None => (text, false),
+    };
+    let requests = count.parse().ok().filter(|count| (1..=MAX_BURST_REQUESTS).contains(count));
+    let requests = requests.ok_or_else(|| {
+        format!(
+            "'{text}' is not a burst: write the number of requests from 1 to {MAX_BURST_REQUESTS}, \
+             and :one after it to send them on one connection, such as 10:one"
+        )
+    })?;
+    Ok(Arrivals::Together { requests, on_one_connection })
+}
+
 pub(super) fn burst<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<Arrivals>, D::Error> {
@@ -210,6 +227,20 @@ mod tests {
         }
         for text in ["1e9", "1000h"] {
             assert!(parse_duration(text).unwrap_err().contains("0 to 30 days"), "{text}");
+        }
+    }
+
+    #[test]
+    fn parse_burst_accepts_a_count_and_one() {
+        for (text, requests, on_one_connection) in
+            [("5", 5, false), ("1000000:one", 1_000_000, true)]
+        {
+            let expected = Arrivals::Together { requests, on_one_connection };
+            assert_eq!(parse_burst(text), Ok(expected), "{text}");
+        }
+        for text in ["", "0", "x", "5:two", ":one", "1000001"] {
+            let error = parse_burst(text).unwrap_err();
+            assert!(error.contains(&format!("'{text}'")) && error.contains("10:one"), "{error}");
         }
     }
 }

@@ -182,23 +182,6 @@ impl FromStr for Arrivals {
     }
 }
 
-/// Parses a number of requests that are due together: `10` on many connections, or `10:one` on one
-/// connection.
-pub(crate) fn parse_burst(text: &str) -> Result<Arrivals, String> {
-    let (count, on_one_connection) = match text.strip_suffix(":one") {
-        Some(count) => (count, true),
-        None => (text, false),
-    };
-    let requests = count.parse().ok().filter(|count| (1..=MAX_BURST_REQUESTS).contains(count));
-    let requests = requests.ok_or_else(|| {
-        format!(
-            "'{text}' is not a burst: write the number of requests from 1 to {MAX_BURST_REQUESTS}, \
-             and :one after it to send them on one connection, such as 10:one"
-        )
-    })?;
-    Ok(Arrivals::Together { requests, on_one_connection })
-}
-
 /// Explains why a time between bursts is invalid.
 pub(crate) fn invalid_burst(every: Duration) -> String {
     format!(
@@ -273,22 +256,21 @@ mod tests {
                 "10000 per second, in bursts every 1ms",
             ),
             (
-                Schedule::Open { rate: Rate::constant(1e4), arrivals: parse_burst("5").unwrap() },
+                Schedule::Open {
+                    rate: Rate::constant(1e4),
+                    arrivals: Arrivals::Together { requests: 5, on_one_connection: false },
+                },
                 "10000 per second, in bursts of 5 on many connections",
             ),
             (
                 Schedule::Open {
                     rate: Rate::constant(1e4),
-                    arrivals: parse_burst("5:one").unwrap(),
+                    arrivals: Arrivals::Together { requests: 5, on_one_connection: true },
                 },
                 "10000 per second, in bursts of 5 on one connection",
             ),
         ] {
             assert_eq!(schedule.to_string(), text);
-        }
-        for text in ["", "0", "x", "5:two", ":one", "1000001"] {
-            let error = parse_burst(text).unwrap_err();
-            assert!(error.contains(&format!("'{text}'")) && error.contains("10:one"), "{error}");
         }
         for (text, part) in [
             ("even", "constant, poisson, or burst:TIME"),
