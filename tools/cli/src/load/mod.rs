@@ -55,7 +55,8 @@ prints one report of their sums. If a part is lost, the others continue, the
 report says that it is partial, and the exit status is 1.
 
 A FILE.toml has the long options as keys, as well as requests-per-connection,
-reconnect, connect-timeout and seed.
+reconnect, connect-timeout and seed. Relative paths in it are relative to the
+current directory, not to the file.
 
 Sample output of annulus load -c 50 -l 128 -d 3, beside other programs,
 without some of its lines:
