@@ -14,8 +14,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 /// Printed at the first ctrl-C.
-const STOPPING_NOTE: &str =
-    "annulus: stopping after this slice; press ctrl-C again to stop at once";
+const STOPPING_NOTE: &str = "annulus: stopping; press ctrl-C again to stop at once";
 
 /// Returns the peers in `tools/peers`, here or in a parent directory.
 pub(crate) fn peers() -> Option<Peers> {

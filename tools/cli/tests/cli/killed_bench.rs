@@ -284,7 +284,7 @@ fn slice_of_an_interrupted_bench_waits_for_its_client() {
     let mut stderr = BufReader::new(bench_process.stderr.take().unwrap());
     let mut line = String::new();
     stderr.read_line(&mut line).unwrap();
-    assert!(line.contains("stopping after this slice"), "{line}");
+    assert!(line.contains("stopping; press ctrl-C again"), "{line}");
     std::fs::remove_file(directory.join("pause")).unwrap();
     assert_eq!(bench_process.wait().unwrap().code(), Some(130));
     let results = Results::read(&path).unwrap();
