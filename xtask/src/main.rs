@@ -45,7 +45,7 @@ enum Verb {
         #[arg(value_parser = style::RULES.map(|(name, _)| name))]
         rules: Vec<String>,
     },
-    /// check the page of results and its picture against docs/results; --write generates them
+    /// check the page of results and its map against docs/results; --write generates them
     Results {
         #[arg(long)]
         write: bool,

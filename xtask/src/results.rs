@@ -1,9 +1,7 @@
 //! The kept results: `docs/results` has each run as a compressed results file with its pages, and
-//! `docs/results.md` has a table and a picture of the runs in [`RUNS`]. The map, which the README
+//! `docs/results.md` has a table of the runs in [`RUNS`]. The map, which the README
 //! and that page lead with, has one row per workload. The pages of the runs, the table, the
 //! pictures and the sentences of the documents are generated, and must match the results files.
-
-mod picture;
 
 use std::path::{Path, PathBuf};
 
@@ -25,17 +23,12 @@ const GENERATED_DIRECTORY: &str = "target/kept-results";
 const PAGE: &str = "docs/results.md";
 /// The page with the total of all verdicts.
 const README: &str = "README.md";
-/// The picture of the cells in the table.
-const PICTURE: &str = "docs/results/overview.svg";
-
 /// The picture of the map, in its directory.
 const MAP_PICTURE: &str = "map.svg";
 
 /// The lines of the page before and after the table.
-const TABLE_MARKERS: [&str; 2] = [
-    "<!-- results: `cargo xtask results --write` writes this table and the picture -->",
-    "<!-- results end -->",
-];
+const TABLE_MARKERS: [&str; 2] =
+    ["<!-- results: `cargo xtask results --write` writes this table -->", "<!-- results end -->"];
 
 /// The lines of the README before and after the total.
 const TOTAL_MARKERS: [&str; 2] =
@@ -150,7 +143,6 @@ pub(crate) fn run(write: bool) -> Outcome {
     let documents = [
         (PAGE.to_owned(), page(&compared, &map, &second_map)?),
         (README.to_owned(), readme(&compared, &map)?),
-        (PICTURE.to_owned(), picture::svg(&compared)),
         (DRIVERS.to_owned(), drivers(&map)?),
         (format!("{kept}/{MAP_PICTURE}"), map.picture),
         (format!("{second}/{MAP_PICTURE}"), second_map.picture),
@@ -325,8 +317,8 @@ mod tests {
     }
 
     #[test]
-    fn readme_table_picture_and_pages_have_the_same_counts() {
-        let [table, picture, readme] = [PAGE, PICTURE, README].map(read);
+    fn readme_table_and_pages_have_the_same_counts() {
+        let [table, readme] = [PAGE, README].map(read);
         let mut all = Vec::new();
         for (run, _) in RUNS {
             let page = read(&format!("{}/{run}.md", KEPT_DIRECTORIES[0]));
@@ -339,14 +331,7 @@ mod tests {
             let cells: Vec<&str> =
                 row.expect("the table has no row of the run").split(" | ").collect();
             let of_table = Counts([2, 3, 4, 5, 6].map(|column| cells[column].parse().unwrap()));
-            let group = picture.split(&format!("<g id=\"{run}\">")).nth(1);
-            let group = group
-                .and_then(|rest| rest.split("</g>").next())
-                .expect("the picture has no marks of the run");
-            let of_picture = Counts(
-                VERDICTS.map(|verdict| group.matches(&format!("class=\"{verdict}\"")).count()),
-            );
-            assert_eq!([of_html, of_table, of_picture], [of_page; 3], "{run}");
+            assert_eq!([of_html, of_table], [of_page; 2], "{run}");
             for (place, _) in readme.match_indices(&format!("`{run}`: ")) {
                 let text = &readme[place + run.len() + 4..];
                 if let Some(of_readme) = stated(text) {
@@ -373,8 +358,7 @@ mod tests {
         assert_eq!(between(&page), between(&readme));
         assert_eq!(between(&readme).lines().count(), 3);
         for (text, picture) in [(&page, "(results/map.svg)"), (&readme, "(docs/results/map.svg)")] {
-            let map = text.find(picture).expect("the picture of the map is missing");
-            assert!(text.find("overview.svg").is_none_or(|overview| map < overview));
+            assert!(text.contains(picture), "the picture of the map is missing");
         }
         assert!(read(&format!("{}/{MAP_PICTURE}", KEPT_DIRECTORIES[0])).starts_with("<svg "));
     }
