@@ -174,7 +174,6 @@ fn options(words: &[&str]) -> Result<Options, String> {
                 let numbers = value()?.split(',').map(|text| parse(text, 1, 10_000));
                 options.connections = numbers.collect::<Result<_, _>>()?;
             }
-            "--clients" => return Err("--clients is now --connections (-c)".to_owned()),
             "-b" | "--bytes" => options.bytes = number(1, 1 << 16)?,
             "-r" | "--rounds" => options.rounds = number(FIRST, 1000)?,
             "--long" => {
@@ -744,7 +743,6 @@ mod tests {
         let error = |words: &[&str]| options(words).err().expect("the arguments were accepted");
         assert_eq!(error(&["-c", "1,0"]), "-c: '0' is not a number from 1 to 10000");
         assert_eq!(error(&["-b", "1,2"]), "-b: '1,2' is not a number from 1 to 65536");
-        assert_eq!(error(&["--clients", "1"]), "--clients is now --connections (-c)");
         assert_eq!(error(&["--only", "udp"]), "--only 'udp': the workloads are echo and files");
         assert_eq!(error(&["--rounds", "5"]), "--rounds: '5' is not a number from 6 to 1000");
         assert_eq!(error(&["--slice"]), "--slice needs a value");

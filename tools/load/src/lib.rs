@@ -85,7 +85,7 @@ pub use options::{
 };
 #[cfg(feature = "options")]
 #[doc(hidden)]
-pub use options::{RenamedOptions, parse_cpu, without_type_names};
+pub use options::{parse_cpu, without_type_names};
 pub use part::{MAX_PARTS, Part};
 pub use plan::{
     Datagrams, MAX_CLIENTS, MAX_DATAGRAM_BYTES, MAX_EVENT_LOOPS, MAX_IN_FLIGHT_BYTES, MAX_PIPELINE,

@@ -27,17 +27,6 @@ impl Pins {
     }
 }
 
-/// Refuses options that have been renamed, and says what they are called now.
-#[derive(Args, Clone, Debug, Default)]
-pub(crate) struct RenamedOptions {
-    #[arg(long, hide = true, value_name = "COUNT,…",
-          value_parser = |_: &str| renamed("-c (--connections)"))]
-    clients: Option<String>,
-    #[arg(long, hide = true, value_name = "TIME",
-          value_parser = |_: &str| renamed("-d (--duration)"))]
-    seconds: Option<String>,
-}
-
 fn choose(server: (&str, Option<usize>), load: (&str, Option<usize>)) -> Result<Cores> {
     let allowed = affinity::allowed().context("cannot read the allowed cores")?;
     for (option, pin) in [server, load] {
@@ -73,10 +62,6 @@ pub(crate) fn parse_pattern(text: &str) -> Result<String, String> {
         "" | "/" => Err("write CONTENDER/CELL, CONTENDER or /CELL".into()),
         _ => Ok(text.to_owned()),
     }
-}
-
-fn renamed(now: &str) -> Result<String, String> {
-    Err(format!("it is {now} now"))
 }
 
 /// Parses a duration that is not zero.

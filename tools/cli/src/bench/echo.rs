@@ -1,6 +1,6 @@
 //! `annulus bench echo`: comparisons of echo servers over TCP, UDP and Unix sockets.
 
-use super::args::{Pins, RenamedOptions, bytes, max_rounds, parse_nonzero_time};
+use super::args::{Pins, bytes, max_rounds, parse_nonzero_time};
 use super::measure;
 use super::run::peers;
 use crate::output::Target;
@@ -125,8 +125,6 @@ pub(crate) struct EchoArgs {
     /// Print every figure, not only the deciding ones
     #[arg(short, long)]
     verbose: bool,
-    #[command(flatten)]
-    _renamed: RenamedOptions,
 }
 
 pub(crate) fn run(args: EchoArgs) -> Result<ExitCode> {

@@ -1,6 +1,6 @@
 //! `annulus bench NAME`: measures comparisons by name and keeps the results.
 
-use super::args::{Pins, RenamedOptions, max_rounds, parse_nonzero_time, parse_pattern};
+use super::args::{Pins, max_rounds, parse_nonzero_time, parse_pattern};
 use super::echo::parse_precision;
 use super::page;
 use super::results::report_text;
@@ -152,8 +152,6 @@ pub(super) struct RunArgs {
     pins: Pins,
     #[command(flatten)]
     servers: ServerArgs,
-    #[command(flatten)]
-    _renamed: RenamedOptions,
 }
 
 pub(super) fn run(args: RunArgs) -> Result<ExitCode> {

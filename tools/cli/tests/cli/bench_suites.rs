@@ -103,18 +103,6 @@ fn list_and_run_write_json_without_text() {
 }
 
 #[test]
-fn renamed_options_are_refused_with_the_new_name() {
-    for (words, now) in [
-        (["bench", "echo", "--clients", "5"], "it is -c (--connections) now"),
-        (["bench", "echo", "--seconds", "5"], "it is -d (--duration) now"),
-        (["bench", "nop", "--clients", "5"], "it is -c (--connections) now"),
-        (["bench", "nop", "--seconds", "5"], "it is -d (--duration) now"),
-    ] {
-        annulus(words).fails_with(2, &[now]);
-    }
-}
-
-#[test]
 fn build_builds_peers_or_leaves_them_out_and_shows_failures() {
     let directory = Directory::new("built", "");
     for (peer, script) in [

@@ -2,7 +2,6 @@
 
 mod address;
 mod endpoint;
-mod renamed;
 mod requests;
 mod target;
 mod targets;
@@ -11,8 +10,6 @@ mod values;
 pub use address::Address;
 use address::ServerAddresses;
 pub use endpoint::Endpoint;
-#[doc(hidden)]
-pub use renamed::RenamedOptions;
 pub use requests::{RequestSpec, RequestTable};
 #[doc(hidden)]
 pub use target::check_round_trip as check_target_round_trip;
@@ -67,7 +64,7 @@ pub struct Options {
     #[arg(short = 'c', long, value_name = "COUNT", value_parser = values::connections)]
     pub connections: Option<usize>,
     /// How long to measure, in seconds or with a unit: 500ms, 2m [default: 10]
-    #[arg(short = 'd', long, value_name = "TIME", value_parser = values::measured_time)]
+    #[arg(short = 'd', long, value_name = "TIME", value_parser = parse_duration)]
     #[serde(deserialize_with = "values::duration")]
     pub duration: Option<Duration>,
     /// How many requests to send, over all connections: 500, 10k. The run ends with the last
@@ -235,11 +232,6 @@ pub struct Options {
     /// The seed of the payload and of all random numbers of the clients.
     #[arg(skip)]
     pub seed: Option<u64>,
-
-    #[doc(hidden)]
-    #[command(flatten)]
-    #[serde(rename = "clients", alias = "headers", alias = "tls-skip-certificate-check")]
-    pub renamed: RenamedOptions,
 }
 
 const HTTP_HEADING: &str = "HTTP, for targets http:// and https://";

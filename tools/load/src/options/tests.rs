@@ -198,11 +198,7 @@ fn toml_file_accepts_options_and_extra_keys() {
         ("lenght = 5", "unknown field `lenght`"),
         ("rate = \"fast\"", "'fast' is not a number"),
         ("rate = true", "a number, or a string"),
-        ("clients = 5", "clients is connections now"),
-        ("requests = [\"/a\"]", "request is what to send"),
         ("requests = 0", "'0' is not a number of requests"),
-        ("headers = [\"a: b\"]", "headers is header"),
-        ("tls-skip-certificate-check = true", "is insecure"),
     ] {
         let error = toml::from_str::<Options>(text).unwrap_err().to_string();
         assert!(error.contains(part), "{error}");

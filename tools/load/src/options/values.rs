@@ -36,20 +36,9 @@ pub fn parse_duration(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// Parses the argument of `-d`, an option that used to set the body.
-pub(super) fn measured_time(text: &str) -> Result<Duration, String> {
-    parse_duration(text).map_err(|error| format!("{error}; -d is the duration, and -b the body"))
-}
-
-/// Parses the argument of `-t`, an option that used to set the duration.
 pub(super) fn threads(text: &str) -> Result<u16, String> {
     let count = text.parse().ok().filter(|count| (1..=MAX_EVENT_LOOPS as u16).contains(count));
-    count.ok_or_else(|| {
-        format!(
-            "'{text}' is not a number of threads from 1 to {MAX_EVENT_LOOPS}; -t is the number of \
-             threads, and -d the duration"
-        )
-    })
+    count.ok_or_else(|| format!("'{text}' is not a number of threads from 1 to {MAX_EVENT_LOOPS}"))
 }
 
 /// Parses a whole number. The error names `what` and its limits, which `Plan::validate` checks.
@@ -106,14 +95,10 @@ pub(super) fn count(text: &str) -> Result<u64, String> {
 /// The largest number of requests that a float holds exactly.
 const MAX_REQUESTS: f64 = (1_u64 << 53) as f64;
 
-/// Parses a number of requests in TOML. The error explains the key, because it used to contain a
-/// list of requests.
 pub(super) fn request_count<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<u64>, D::Error> {
-    parsed(deserializer, count).map(Some).map_err(|error| {
-        D::Error::custom(format!("{error}; requests is their number, and request is what to send"))
-    })
+    parsed(deserializer, count).map(Some)
 }
 
 /// Parses a number of requests that are due together: `10` on many connections, or `10:one` on one
