@@ -50,7 +50,7 @@ pub use metric::{
     Better, Fold, Format, MIN_RATE_RATIO, Metric, Role, Sample, cpu, grouped, megabytes, rate,
 };
 pub use record::{Outcome, Record};
-pub use report::{Footprint, NOT_MEASURED, PairComparison, Report, Row, SliceRow};
+pub use report::{Footprint, NOT_MEASURED, Report, Row, SliceRow};
 pub(crate) use requests::SUBSCRIBER_BYTES_KEY;
 pub use requests::{
     client_cost, client_cpu, mean, p50, p99, p99_9, requests, subscriber_bytes, with_ratio,

@@ -17,7 +17,6 @@ use super::verdict::CellVerdict;
 use super::warnings;
 use crate::environment::Environment;
 use crate::proc::Memory;
-use annulus_load::stats::Ratio;
 use serde::{Deserialize, Serialize};
 
 /// The text for values that were not measured.
@@ -37,8 +36,6 @@ pub struct Report {
     pub controls: Vec<Row>,
     /// The memory of each contender, the control last; empty if memory is not measured.
     pub memory: Vec<Footprint>,
-    /// Every contender against every later one, and the control against the first.
-    pub comparisons: Vec<PairComparison>,
     /// The verdict on each cell, if there are a control and a primary metric: the subject of the
     /// run against its best rival.
     pub verdicts: Vec<CellVerdict>,
@@ -80,7 +77,6 @@ impl Report {
             results,
             controls,
             memory: Vec::new(),
-            comparisons: comparisons(bench, record),
             arrivals: Arrivals::all(bench, record),
             summary: Summary::new(bench, record, &verdicts),
             envelopes: Envelope::all(bench, record),
@@ -219,39 +215,6 @@ impl Row {
     }
 }
 
-/// One contender against another in one cell.
-#[derive(Clone, Debug, Serialize)]
-pub struct PairComparison {
-    /// The contender.
-    pub contender: String,
-    /// The other contender.
-    pub against: String,
-    /// The cell.
-    pub cell: Cell,
-    /// The ratio of each compared metric.
-    pub ratios: BTreeMap<String, Option<Ratio>>,
-}
-
-fn comparisons(bench: &Bench, record: &Record) -> Vec<PairComparison> {
-    let names: Vec<&String> = bench.contenders.all().map(|spec| &spec.name).collect();
-    let requested = bench.contenders.specs.len();
-    let pairs = (0..requested).flat_map(|a| (a + 1..requested).map(move |b| (a, b)));
-    let pairs: Vec<(usize, usize)> =
-        pairs.chain(bench.contenders.control_index().map(|control| (control, 0))).collect();
-    let comparison = |cell: usize, (a, b): (usize, usize)| {
-        let compared = bench.metrics.iter().filter(|metric| metric.is_compared());
-        let ratio = |metric: &Metric| (metric.key.clone(), record.ratio(metric, a, b, cell));
-        PairComparison {
-            contender: names[a].clone(),
-            against: names[b].clone(),
-            cell: bench.cells[cell].clone(),
-            ratios: compared.map(ratio).collect(),
-        }
-    };
-    let cells = 0..bench.cells.len();
-    cells.flat_map(|cell| pairs.iter().map(move |&pair| comparison(cell, pair))).collect()
-}
-
 /// One slice.
 #[derive(Clone, Debug, Serialize)]
 pub struct SliceRow {
@@ -329,19 +292,6 @@ mod tests {
             (ratios, report.settings.contenders.baseline.as_str()),
             (vec![1.5, 1.0, 1.0], "liburing")
         );
-    }
-
-    #[test]
-    fn comparisons_are_every_pair_and_the_control() {
-        let record = record(4, 6, |index, _| [2.0, 4.0, 8.0, 2.0][index]);
-        let report = report(&["a", "b", "c"], &record);
-        let rows = report["comparisons"].as_array().expect("there are no rows");
-        let pairs: Vec<String> =
-            rows.iter().map(|row| format!("{} {}", row["contender"], row["against"])).collect();
-        assert_eq!(pairs, [r#""a" "b""#, r#""a" "c""#, r#""b" "c""#, r#""a (control)" "a""#]);
-        let quarter = json!({ "median": 0.25, "interval": { "low": 0.25, "high": 0.25 } });
-        assert_eq!(rows[1]["ratios"]["cpu_us"], quarter);
-        assert_eq!(rows[0]["ratios"]["rate"]["median"], json!(2.0));
     }
 
     #[test]
