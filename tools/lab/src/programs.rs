@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use serde_json::json;
 
-use crate::bench::{Cell, Layout, Metric, Plan, parameters};
+use crate::bench::{Cell, Metric, Plan, parameters};
 use crate::cores::Cores;
 use crate::describe::{Contender, DirectoryCheck, Job, Load, Presentation, Setup};
 use crate::peer::Peers;
@@ -25,7 +25,6 @@ pub struct Definition {
     pub(crate) metrics: fn() -> Vec<Metric>,
     /// The numbers in an answer that must be above 0.
     pub(crate) required: &'static [&'static str],
-    pub(crate) layout: Layout,
     /// The duration of slices in normal runs and in quick runs; `None` if it cannot be chosen.
     pub(crate) slices: Option<[Duration; 2]>,
     /// The job of a cell, the timeout of the answer, and roughly how long the job takes.
@@ -79,7 +78,6 @@ impl Definition {
             title: None,
             terms: format!("{slices}, all on core {core}"),
             legend: String::new(),
-            layout: self.layout,
             metrics: (self.metrics)(),
             parameters: all,
         };

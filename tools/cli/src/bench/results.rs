@@ -3,8 +3,8 @@
 use super::sweep::sweep_text;
 use crate::text::{table, wrapped};
 use annulus_lab::bench::{
-    Arrivals, Bench, Cell, CellVerdict, Column, Layout, Metric, NOT_MEASURED, Report, Role, Row,
-    grouped, range_names,
+    Arrivals, Bench, Cell, CellVerdict, Column, Metric, NOT_MEASURED, Report, Role, Row, grouped,
+    range_names,
 };
 use annulus_lab::environment::Environment;
 use annulus_load::stats::{Interval, Ratio, Verdict};
@@ -143,14 +143,6 @@ pub(crate) fn machine(environment: &Environment) -> String {
     format!("Linux {kernel}{comma}{cpu}")
 }
 
-/// Formats one table per cell with its verdict, or with [`Layout::Matrix`] one table per column.
-pub(crate) fn tables(report: &Report) -> String {
-    match report.settings.layout {
-        Layout::Cells => cells(report),
-        Layout::Matrix => matrix(report),
-    }
-}
-
 /// A column of a table: a metric, and the kind of value to show.
 type TableColumn<'a> = (&'a Metric, Column);
 
@@ -168,7 +160,8 @@ fn title(report: &Report, (metric, column): TableColumn<'_>) -> String {
     column.title(metric, if is_long { "baseline" } else { baseline })
 }
 
-fn cells(report: &Report) -> String {
+/// Formats one table per cell with its verdict.
+pub(crate) fn tables(report: &Report) -> String {
     let first = report.results.first().map(|row| &row.contender);
     let cells = report.results.iter().filter(|row| Some(&row.contender) == first);
     cells
@@ -212,30 +205,6 @@ fn cell_table(report: &Report, rows: &[&Row]) -> String {
 /// Returns the row of a contender that is missing on this machine.
 fn absent_row(name: &str, columns: usize) -> Vec<String> {
     [name.to_owned()].into_iter().chain(vec![NOT_MEASURED.to_owned(); columns]).collect()
-}
-
-/// Formats one table per column of the report, with one row per cell and one column per contender.
-fn matrix(report: &Report) -> String {
-    let mut names: Vec<&String> = report.rows().map(|row| &row.contender).collect();
-    names.dedup();
-    let first: Vec<&Row> = report.results.iter().filter(|row| row.contender == *names[0]).collect();
-    columns(report)
-        .into_iter()
-        .map(|column| {
-            let corner = first[0].cell.first_name().to_owned();
-            let mut lines =
-                vec![[corner].into_iter().chain(names.iter().map(|n| n.to_string())).collect()];
-            for Row { cell, .. } in &first {
-                let figure = |name: &&String| {
-                    report
-                        .row(name, cell)
-                        .map_or(NOT_MEASURED.into(), |row| report.shown(row, column.0, column.1))
-                };
-                lines.push([cell.job()].into_iter().chain(names.iter().map(figure)).collect());
-            }
-            format!("\n{}\n{}", title(report, column), table(1, &lines))
-        })
-        .collect()
 }
 
 /// Formats the memory of every contender, if it was read.

@@ -3,8 +3,8 @@
 use crate::browser;
 use crate::common::{ANNULUS, Finished, annulus};
 use annulus_lab::bench::{
-    Bench, Cell, Contenders, Layout, Measure, Metric, Observer, Outcome, Plan, Prepared, Role,
-    Rounds, Sample, Slice, cpu, p99, requests,
+    Bench, Cell, Contenders, Measure, Metric, Observer, Outcome, Plan, Prepared, Role, Rounds,
+    Sample, Slice, cpu, p99, requests,
 };
 use annulus_lab::process::Spec;
 use annulus_lab::results;
@@ -44,7 +44,6 @@ fn bench(servers: usize, rounds: usize) -> Bench {
         plan: Plan { name: "echo".into(), rounds: Rounds::fixed(rounds), seed: 1 },
         terms: " of 0.2 s, servers on core 0, load on core 1".into(),
         legend: String::new(),
-        layout: Layout::Cells,
         contenders: Contenders::gather(found, None).unwrap(),
         cells,
         metrics: vec![requests(), Metric { role: Role::Primary, ..cpu() }, p99()],

@@ -65,11 +65,6 @@ impl Cell {
         Cell(rest)
     }
 
-    /// Returns the name of the first parameter, or an empty string without parameters.
-    pub fn first_name(&self) -> &str {
-        self.0.keys().next().map_or("", String::as_str)
-    }
-
     /// Returns the values separated by spaces, which is the job that a contender reads.
     pub fn job(&self) -> String {
         self.0.values().map(Value::to_string).collect::<Vec<_>>().join(" ")

@@ -72,8 +72,6 @@ pub struct Bench {
     pub terms: String,
     /// An explanation of the figures.
     pub legend: String,
-    /// The layout of the tables.
-    pub layout: Layout,
     /// The contenders.
     #[serde(flatten)]
     pub contenders: Contenders,
@@ -129,16 +127,6 @@ pub struct Precision {
     pub metric: String,
     /// The maximum half width of the intervals of the metric's ratios.
     pub half_width: f64,
-}
-
-/// The layout of tables.
-#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Layout {
-    /// A table per cell: a row per contender, a column per metric, and the verdict below.
-    Cells,
-    /// A table per metric: a row per cell, a column per contender.
-    Matrix,
 }
 
 /// Measures slices, with real processes or, in tests, without processes and clocks.
@@ -434,7 +422,6 @@ pub(crate) mod tests {
             plan: Plan { name: "test".into(), rounds: Rounds::fixed(15), seed: 1 },
             terms: String::new(),
             legend: String::new(),
-            layout: Layout::Cells,
             contenders: Contenders::gather(found, None).expect("no contender was gathered"),
             cells: vec![Cell::new([("connections", 50.into()), ("bytes", 128.into())])],
             metrics: metrics(),

@@ -17,9 +17,9 @@ use super::placeholders::has;
 use super::placement::Placement;
 use super::setup::{MissingPolicy, Presentation, Setup};
 use crate::bench::{
-    Column, Format, Formula, Layout, MIN_RATE_RATIO, Metric, Plan, Role, SYSTEM_CALLS_KEY,
-    client_cost, client_cpu, cpu, mean, p50, p99, p99_9, parameters, rate, requests,
-    subscriber_bytes, with_ratio,
+    Column, Format, Formula, MIN_RATE_RATIO, Metric, Plan, Role, SYSTEM_CALLS_KEY, client_cost,
+    client_cpu, cpu, mean, p50, p99, p99_9, parameters, rate, requests, subscriber_bytes,
+    with_ratio,
 };
 use crate::cores::Cores;
 use crate::file_system;
@@ -393,7 +393,6 @@ impl Comparison {
                     "; CPU µs: of the server, per request; calls: the server's system calls per request{service}{broadcast}"
                 ),
             },
-            layout: Layout::Cells,
             metrics,
             parameters: parameters(json!({
                 "comparison": name, "title": title, "seconds": seconds,

@@ -11,8 +11,7 @@ use super::contender::Contender;
 use super::load::Load;
 use super::placement::Placement;
 use crate::bench::{
-    Cell, Layout, Metric, PERCENT_PARAMETER, Plan, Role, Rounds, SYSTEM_CALLS_KEY, Sweep,
-    sweep_metrics,
+    Cell, Metric, PERCENT_PARAMETER, Plan, Role, Rounds, SYSTEM_CALLS_KEY, Sweep, sweep_metrics,
 };
 use crate::cores::Cores;
 use crate::peer::Peers;
@@ -95,7 +94,6 @@ pub struct Presentation {
     pub title: Option<String>,
     pub(crate) terms: String,
     pub(crate) legend: String,
-    pub(crate) layout: Layout,
     pub(crate) metrics: Vec<Metric>,
     pub(crate) parameters: Map<String, Json>,
 }

@@ -10,8 +10,8 @@ use anyhow::Result;
 use serde_json::json;
 
 use crate::bench::{
-    Cell, Column, Fold, Format, Formula, Layout, Metric, Plan, Role, client_cpu, cpu, mean, p50,
-    p99, parameters, requests, with_ratio,
+    Cell, Column, Fold, Format, Formula, Metric, Plan, Role, client_cpu, cpu, mean, p50, p99,
+    parameters, requests, with_ratio,
 };
 use crate::cores::Cores;
 use crate::describe::{Contender, Load, Placement, Presentation, Setup};
@@ -163,7 +163,6 @@ impl Echo {
             title: None,
             terms: format!(" of {seconds} s, {cores} ({driver}), {how}{segmented}"),
             legend: "; CPU µs: of the server, per request".into(),
-            layout: Layout::Cells,
             metrics: metrics(self.transport, &self.load),
             parameters: parameters(json!({
                 "client": driver.to_string(),

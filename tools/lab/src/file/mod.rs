@@ -11,9 +11,7 @@ use annulus::Runtime;
 use annulus_load::limits;
 use anyhow::Result;
 
-use crate::bench::{
-    Cell, Column, Format, Formula, Layout, Metric, Role, cpu, megabytes, rate, with_ratio,
-};
+use crate::bench::{Cell, Column, Format, Formula, Metric, Role, cpu, megabytes, rate, with_ratio};
 use crate::file_system;
 use crate::jobs;
 use crate::programs::Definition;
@@ -35,7 +33,6 @@ pub static BENCH: Definition = Definition {
     baseline: None,
     metrics,
     required: &["operations", "ns", "cpu_ns"],
-    layout: Layout::Cells,
     slices: None,
     job: |cell, _| {
         let cycles = Cycles::of(cell);

@@ -127,8 +127,7 @@ impl Setup {
 
     /// Returns the definition of the run, which is stored with its results.
     fn bench(&self, contenders: Contenders, loads: &[Load], file_system: Option<String>) -> Bench {
-        let Presentation { terms, legend, layout, metrics, mut parameters, .. } =
-            self.shown.clone();
+        let Presentation { terms, legend, metrics, mut parameters, .. } = self.shown.clone();
         let commands: Vec<_> = loads.iter().map(|load| load.client.words().join(" ")).collect();
         if commands.iter().any(|command| !command.is_empty()) {
             parameters.insert("loads".into(), commands.into());
@@ -143,7 +142,6 @@ impl Setup {
             plan: self.plan(),
             terms,
             legend,
-            layout,
             contenders,
             cells: loads.iter().map(|load| load.cell.clone()).collect(),
             metrics,

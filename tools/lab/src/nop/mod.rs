@@ -8,9 +8,7 @@ mod work;
 
 use std::time::Duration;
 
-use crate::bench::{
-    Better, Cell, Column, Formula, Layout, MIN_RATE_RATIO, Metric, Role, cpu, rate,
-};
+use crate::bench::{Better, Cell, Column, Formula, MIN_RATE_RATIO, Metric, Role, cpu, rate};
 use crate::programs::Definition;
 
 pub use work::{MAX_ENTRIES, answer_all};
@@ -31,7 +29,6 @@ pub static BENCH: Definition = Definition {
     baseline: Some("liburing"),
     metrics,
     required: &["operations", "ns", "cpu_ns"],
-    layout: Layout::Matrix,
     slices: Some([Duration::from_millis(50), Duration::from_millis(30)]),
     // Contenders warm up for a fifth of the slice.
     job: |cell, slice| (cell.timed_job(slice), slice + ANSWER_TIMEOUT_SLACK, slice * 6 / 5),

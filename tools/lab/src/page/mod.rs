@@ -5,7 +5,7 @@
 //! enough.
 //!
 //! ```
-//! use annulus_lab::bench::{Bench, Cell, Contenders, Layout, Plan, Record, Report, Rounds, Sample, Slice, cpu};
+//! use annulus_lab::bench::{Bench, Cell, Contenders, Plan, Record, Report, Rounds, Sample, Slice, cpu};
 //! use annulus_lab::{environment::Environment, page::Document, process::Spec};
 //!
 //! let contenders = ["a", "b"].map(|name| Ok(Ok(Spec::of(name, "/bin/true"))));
@@ -13,7 +13,6 @@
 //!     plan: Plan { name: "example".into(), rounds: Rounds::fixed(1), seed: 1 },
 //!     terms: String::new(),
 //!     legend: "".into(),
-//!     layout: Layout::Cells,
 //!     contenders: Contenders::gather(contenders, None)?,
 //!     cells: vec![Cell::new([("connections", 50.into())])],
 //!     metrics: vec![cpu()],

@@ -205,8 +205,8 @@ fn errors_name_the_file_the_line_and_what_to_do() {
             ["line 1: version 2", "reads version 1"],
         ),
         (
-            header.replacen("\"layout\":\"cells\"", "\"layout\":\"round\"", 1) + "\n",
-            ["line 1: it is not a definition", "round"],
+            header.replacen("\"idle\":null", "\"idle\":\"long\"", 1) + "\n",
+            ["line 1: it is not a definition", "long"],
         ),
         (format!("{header}\n{slice}\nnonsense\n"), ["line 3: it is not a result", "measure again"]),
         (
