@@ -5,7 +5,8 @@ use annulus_load::clock;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::io::{self, Read, Write};
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
+use std::thread;
 use std::time::Duration;
 
 /// The size of the length before a message.
@@ -44,6 +45,37 @@ impl From<io::Error> for FrameError {
             _ => FrameError::Io(error),
         }
     }
+}
+
+/// Connects to the first of these addresses that accepts, within `limit` each.
+pub(crate) fn connect(addresses: &[SocketAddr], limit: Duration) -> io::Result<TcpStream> {
+    let mut last = io::ErrorKind::AddrNotAvailable.into();
+    for address in addresses {
+        match TcpStream::connect_timeout(address, limit) {
+            Ok(stream) => return Ok(stream),
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
+}
+
+/// Starts a thread that passes on the messages of a connection, and at last why it has ended, until
+/// `pass_on` returns false.
+pub(crate) fn read_all<T: DeserializeOwned>(
+    mut stream: TcpStream,
+    limit: usize,
+    mut pass_on: impl FnMut(Result<T, String>) -> bool + Send + 'static,
+) -> io::Result<()> {
+    let read_all = move || {
+        loop {
+            let message = read(&mut stream, limit).map_err(|error| error.to_string());
+            let is_end = message.is_err();
+            if !pass_on(message) || is_end {
+                return;
+            }
+        }
+    };
+    thread::Builder::new().spawn(read_all).map(drop)
 }
 
 pub(crate) fn write(mut writer: impl Write, message: &impl Serialize) -> Result<(), FrameError> {
@@ -162,6 +194,21 @@ mod tests {
             let error = read::<Vec<u8>>(bytes, 100).unwrap_err().to_string();
             assert!(error.contains(part), "{bytes:?}: {error}");
         }
+    }
+
+    #[test]
+    fn only_the_first_address_that_accepts_gets_a_connection() {
+        let [refusing, first, second] =
+            ["127.0.0.1:0"; 3].map(|address| TcpListener::bind(address).unwrap());
+        let addresses = [&refusing, &first, &second].map(|one| one.local_addr().unwrap());
+        drop(refusing);
+        let stream = connect(&addresses, Duration::from_secs(5)).unwrap();
+        assert_eq!(stream.peer_addr().unwrap(), addresses[1]);
+        second.set_nonblocking(true).unwrap();
+        assert_eq!(second.accept().unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        drop(first);
+        let error = connect(&addresses[..2], Duration::from_secs(5)).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
     }
 
     #[test]

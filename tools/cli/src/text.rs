@@ -99,6 +99,11 @@ fn table_block(names: usize, columns: &[usize], rows: &[Vec<String>]) -> String 
     table.trim_fmt() + "\n"
 }
 
+/// Replaces control characters, which a terminal could take for commands, with spaces.
+pub(crate) fn printable(text: &str) -> String {
+    text.replace(|c: char| c.is_control(), " ")
+}
+
 /// Formats a number with thousands separators.
 pub(crate) fn thousands(number: u64) -> String {
     annulus_lab::bench::grouped(number as f64, 0)

@@ -6,6 +6,7 @@
 //! checked the client's.
 
 use crate::frames;
+use crate::text::printable;
 use anyhow::{Context, Result, bail};
 use ring::hmac;
 use ring::rand::{SecureRandom, SystemRandom};
@@ -172,11 +173,6 @@ pub(crate) fn connect(mut stream: impl Read + Write, protocol: &str, token: &Tok
         Greeting::Refused(why) => bail!("it refuses: {}", printable(&why)),
         _ => bail!("it does not know the token: give both sides the same one"),
     }
-}
-
-/// Replaces control characters, which a terminal could take for commands, with spaces.
-pub(crate) fn printable(text: &str) -> String {
-    text.replace(|c: char| c.is_control(), " ")
 }
 
 #[cfg(test)]

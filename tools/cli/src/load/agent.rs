@@ -5,7 +5,8 @@ use crate::agent::protocol::{
 };
 use crate::agent::tls::{self, Fingerprint};
 use crate::frames::{self, Deadline};
-use crate::token::{self, Token, printable};
+use crate::text::printable;
+use crate::token::{self, Token};
 use crate::usage::only_with;
 use annulus_load::recording::{Interval, Recording, ServerUsage};
 use annulus_load::{Address, Observer, Progress};
@@ -13,7 +14,6 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, StreamOwned};
-use std::net::TcpStream;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
@@ -96,14 +96,11 @@ impl Agent {
     fn connect(address: Address, token: &Token, config: Arc<ClientConfig>) -> Result<Agent> {
         let at = || format!("the agent at {address}");
         let addresses = address.resolve()?;
-        let connect = |address| TcpStream::connect_timeout(address, HANDSHAKE_TIMEOUT);
-        let mut found = addresses.iter().map(connect).collect::<Vec<_>>();
-        let place = found.iter().position(Result::is_ok).unwrap_or(0);
-        let stream = found.swap_remove(place).with_context(|| {
+        let stream = frames::connect(&addresses, HANDSHAKE_TIMEOUT).with_context(|| {
             format!("cannot connect to the agent at {address}: start it on the server's machine")
         })?;
         stream.set_nodelay(true).with_context(at)?;
-        let name = ServerName::from(addresses[place].ip());
+        let name = ServerName::from(stream.peer_addr().with_context(at)?.ip());
         let name = ServerName::try_from(address.host().to_owned()).unwrap_or(name);
         let session = ClientConnection::new(config, name).with_context(at)?;
         let mut stream = StreamOwned::new(session, Deadline::new(stream, HANDSHAKE_TIMEOUT));

@@ -1,8 +1,7 @@
 //! `annulus load compare`: compares recorded runs.
 
-use super::summary::printable;
 use crate::output::{self, Target, note};
-use crate::text::{Listing, table, thousands, wrapped};
+use crate::text::{Listing, printable, table, thousands, wrapped};
 use crate::usage::UsageError;
 use annulus_load::compare::{self, CompareError, Comparison, Metric, MetricRatio, Options, Side};
 use annulus_load::recording::Recording;

@@ -1,6 +1,6 @@
 //! The figures of a recording as text.
 
-use crate::text::{Listing, thousands};
+use crate::text::{Listing, printable, thousands};
 use annulus_load::recording::{
     ClassSummary, GroupSizes, PartInfo, Percentiles, Recording, ServerUsage, Summary, WorkloadKind,
 };
@@ -242,9 +242,4 @@ fn add_latencies(text: &mut Listing, summary: &Summary) {
 /// Formats µs in a suitable unit.
 fn micros(value: f64) -> String {
     text::nanoseconds(value * 1e3)
-}
-
-/// Replaces control characters, which a terminal could take for commands, with spaces.
-pub(super) fn printable(text: &str) -> String {
-    text.replace(|c: char| c.is_control(), " ")
 }

@@ -8,7 +8,8 @@ use super::{Meeting, name};
 use crate::frames::{self, Deadline};
 use crate::load::live::ProgressLine;
 use crate::output::note;
-use crate::token::{self, Token, printable};
+use crate::text::printable;
+use crate::token::{self, Token};
 use annulus_load::recording::{Interval, Machine, Recording};
 use annulus_load::{LiveSum, Observer, Part, PartResult, Plan, Progress, clock};
 use anyhow::{Context, Result, anyhow, bail};
@@ -17,7 +18,7 @@ use std::cell::RefCell;
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
 
@@ -97,7 +98,10 @@ impl<'a> First<'a> {
         for (join, stream) in joined {
             let part = Part::new(join.index, join.count)?;
             let reader = stream.try_clone().context("cannot use a connection of a part")?;
-            read_messages(join.index, reader, sender.clone())?;
+            let events = sender.clone();
+            let pass_on = move |message| events.send((join.index, message)).is_ok();
+            frames::read_all(reader, MAX_MESSAGE_BYTES, pass_on)
+                .context("cannot start a thread for a part")?;
             let (reached, responses, outcome) = (None, 0, None);
             others.push(Other { part, host: join.host, stream, reached, responses, outcome });
         }
@@ -418,20 +422,4 @@ fn missing(own: Part, joined: &[(Join, TcpStream)], patience: Duration) -> Strin
         own.count(),
         missing.join(", ")
     )
-}
-
-/// Starts a thread that forwards the messages of a part, and why its connection has ended.
-fn read_messages(index: usize, mut stream: TcpStream, events: Sender<Event>) -> Result<()> {
-    let read = move || {
-        loop {
-            let message = frames::read(&mut stream, MAX_MESSAGE_BYTES);
-            let message = message.map_err(|error| error.to_string());
-            let is_end = message.is_err();
-            if events.send((index, message)).is_err() || is_end {
-                return;
-            }
-        }
-    };
-    thread::Builder::new().spawn(read).context("cannot start a thread for a part")?;
-    Ok(())
 }

@@ -8,12 +8,12 @@ use super::{Meeting, name};
 use crate::frames::{self, Deadline};
 use crate::output::note;
 use crate::signals::{SIGHUP, SIGINT, SIGTERM, Stop};
-use crate::token::{self, printable};
+use crate::text::printable;
+use crate::token;
 use annulus_load::recording::{Interval, Machine};
 use annulus_load::{Observer, Plan, Progress, clock};
 use anyhow::{Context, Result, anyhow, bail};
 use std::cell::RefCell;
-use std::io;
 use std::net::TcpStream;
 use std::process::ExitCode;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
@@ -99,7 +99,11 @@ impl Follower {
         }
         let stream = limited.into_unlimited().context("cannot use the connection to part 1")?;
         stream.set_write_timeout(Some(patience)).context("cannot use the connection to part 1")?;
-        let messages = read_messages(stream.try_clone().context("cannot use the connection")?)?;
+        let (sender, messages) = mpsc::channel();
+        let reader = stream.try_clone().context("cannot use the connection to part 1")?;
+        let pass_on = move |message| sender.send(message).is_ok();
+        frames::read_all(reader, MAX_MESSAGE_BYTES, pass_on)
+            .context("cannot start a thread for part 1")?;
         let state = State {
             messages,
             stage: None,
@@ -200,14 +204,7 @@ impl Observer for Follower {
 fn connect(address: &annulus_load::Address, patience: Duration, stop: &Stop) -> Result<TcpStream> {
     let until = clock::now().saturating_add(patience);
     let try_each = || -> Result<TcpStream> {
-        let mut last = None;
-        for one in address.resolve()? {
-            match TcpStream::connect_timeout(&one, HANDSHAKE_TIMEOUT.min(patience)) {
-                Ok(stream) => return Ok(stream),
-                Err(error) => last = Some(error),
-            }
-        }
-        Err(last.unwrap_or_else(|| io::ErrorKind::NotFound.into()).into())
+        Ok(frames::connect(&address.resolve()?, HANDSHAKE_TIMEOUT.min(patience))?)
     };
     loop {
         let error = match try_each() {
@@ -225,21 +222,4 @@ fn connect(address: &annulus_load::Address, patience: Duration, stop: &Stop) -> 
         }
         thread::sleep(CHECK_PERIOD);
     }
-}
-
-/// Starts a thread that forwards the messages of part 1, and why its connection has ended.
-fn read_messages(mut stream: TcpStream) -> Result<Receiver<Result<ToPart, String>>> {
-    let (sender, messages) = mpsc::channel();
-    let read = move || {
-        loop {
-            let message = frames::read(&mut stream, MAX_MESSAGE_BYTES);
-            let message = message.map_err(|error| error.to_string());
-            let is_end = message.is_err();
-            if sender.send(message).is_err() || is_end {
-                return;
-            }
-        }
-    };
-    thread::Builder::new().spawn(read).context("cannot start a thread for part 1")?;
-    Ok(messages)
 }
