@@ -74,7 +74,9 @@ impl FromStr for Expected {
     }
 }
 
-fn parse_hash(text: &str) -> Option<[u8; SHA256_OUTPUT_LEN]> {
+/// Parses a SHA-256 hash of 64 hexadecimal digits.
+#[doc(hidden)]
+pub fn parse_hash(text: &str) -> Option<[u8; SHA256_OUTPUT_LEN]> {
     let is_hash =
         text.len() == 2 * SHA256_OUTPUT_LEN && text.bytes().all(|b| b.is_ascii_hexdigit());
     let mut hash = [0; SHA256_OUTPUT_LEN];
@@ -84,7 +86,8 @@ fn parse_hash(text: &str) -> Option<[u8; SHA256_OUTPUT_LEN]> {
     is_hash.then_some(hash)
 }
 
-fn hex(bytes: &[u8]) -> String {
+#[doc(hidden)]
+pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().fold(String::new(), |mut text, byte| {
         // Writing to a string does not fail.
         let _ = write!(text, "{byte:02x}");

@@ -63,6 +63,8 @@ pub mod fuzzing;
 pub mod idle;
 pub mod limits;
 mod load_error;
+#[doc(hidden)]
+pub mod pem;
 pub mod recording;
 pub mod stats;
 
@@ -73,6 +75,8 @@ pub use exchange::script::{
     script_template,
 };
 pub use expected::Expected;
+#[doc(hidden)]
+pub use expected::{hex, parse_hash};
 pub use invalid::InvalidValue;
 pub use load_error::LoadError;
 pub use merge::{LiveSum, PartResult};

@@ -1,16 +1,13 @@
 //! Encryption between an agent and a load generator.
 
-use annulus_load::files::{self, MAX_PEM_BYTES};
-use anyhow::{Context, Result, bail};
+use annulus_load::{hex, parse_hash, pem};
+use anyhow::{Context, Result};
 use ring::digest::{SHA256, digest};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, ring as provider};
 use rustls::crypto::{verify_tls12_signature, verify_tls13_signature};
-use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
-use rustls::{
-    ClientConfig, DigitallySignedStruct, Error, RootCertStore, ServerConfig, SignatureScheme,
-};
+use rustls::{ClientConfig, DigitallySignedStruct, Error, ServerConfig, SignatureScheme};
 use std::fmt;
 use std::path::Path;
 use std::str::FromStr;
@@ -34,8 +31,7 @@ impl Fingerprint {
 
 impl fmt::Display for Fingerprint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(PREFIX)?;
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+        write!(f, "{PREFIX}{}", hex(&self.0))
     }
 }
 
@@ -44,22 +40,13 @@ impl FromStr for Fingerprint {
 
     /// Parses 64 hexadecimal digits. The prefix is optional, and so are colons between the digits.
     fn from_str(text: &str) -> Result<Fingerprint, String> {
-        let wrong = || {
+        let digits = text.strip_prefix(PREFIX).unwrap_or(text).replace(':', "");
+        parse_hash(&digits).map(Fingerprint).ok_or_else(|| {
             format!(
                 "'{text}' is not a fingerprint: write the {PREFIX} and 64 hexadecimal digits that \
                  `annulus agent` prints"
             )
-        };
-        let digits = text.strip_prefix(PREFIX).unwrap_or(text).replace(':', "");
-        if digits.len() != 2 * FINGERPRINT_BYTES || !digits.bytes().all(|b| b.is_ascii_hexdigit()) {
-            return Err(wrong());
-        }
-        let mut fingerprint = [0; FINGERPRINT_BYTES];
-        for (place, byte) in fingerprint.iter_mut().enumerate() {
-            let digits = &digits[2 * place..2 * place + 2];
-            *byte = u8::from_str_radix(digits, 16).map_err(|_| wrong())?;
-        }
-        Ok(Fingerprint(fingerprint))
+        })
     }
 }
 
@@ -75,7 +62,7 @@ pub(super) fn server(
     names: Vec<String>,
 ) -> Result<(Arc<ServerConfig>, Fingerprint)> {
     let (chain, key) = match files {
-        Some([certificate, key]) => (read_chain(certificate)?, read_key(key)?),
+        Some([certificate, key]) => (pem::certificates(certificate)?, pem::private_key(key)?),
         None => {
             let made = rcgen::generate_simple_self_signed(names);
             let made = made.context("cannot create a self-signed certificate")?;
@@ -92,24 +79,6 @@ pub(super) fn server(
     Ok((Arc::new(config), fingerprint))
 }
 
-fn read_chain(path: &Path) -> Result<Vec<CertificateDer<'static>>> {
-    let read = || -> Result<Vec<_>> {
-        let bytes = files::read(path, MAX_PEM_BYTES)?;
-        let found: Vec<_> = CertificateDer::pem_slice_iter(&bytes).collect::<Result<_, _>>()?;
-        if found.is_empty() {
-            bail!("it has no certificate (PEM)");
-        }
-        Ok(found)
-    };
-    read().with_context(|| format!("cannot use the certificate in {}", path.display()))
-}
-
-fn read_key(path: &Path) -> Result<PrivateKeyDer<'static>> {
-    let read =
-        || -> Result<_> { Ok(PrivateKeyDer::from_pem_slice(&files::read(path, MAX_PEM_BYTES)?)?) };
-    read().with_context(|| format!("cannot use the private key in {} (PEM)", path.display()))
-}
-
 /// Returns the TLS settings of a client. The client trusts only the certificate with this
 /// fingerprint. If no fingerprint is given, it trusts certificates issued by this system's root
 /// certificates.
@@ -124,11 +93,7 @@ pub(crate) fn client(fingerprint: Option<Fingerprint>) -> Result<Arc<ClientConfi
             builder.dangerous().with_custom_certificate_verifier(verifier).with_no_client_auth()
         }
         None => {
-            let mut roots = RootCertStore::empty();
-            roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-            if roots.is_empty() {
-                bail!("this system trusts no certificates: give --agent-fingerprint");
-            }
+            let roots = pem::system_roots().context("give --agent-fingerprint")?;
             builder.with_root_certificates(roots).with_no_client_auth()
         }
     };
@@ -210,6 +175,6 @@ mod tests {
     fn error_names_the_missing_file() {
         let none = Path::new("/no/such/file");
         let error = server(Some([none, none]), vec![]).unwrap_err();
-        assert!(format!("{error:#}").contains("the certificate in /no/such/file"), "{error:#}");
+        assert!(format!("{error:#}").contains("certificates from /no/such/file"), "{error:#}");
     }
 }

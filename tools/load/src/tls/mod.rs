@@ -5,13 +5,12 @@
 //! handshake: with session tickets, the load's connections would cost the server less than
 //! connections of independent users.
 
-use crate::files::{self, MAX_PEM_BYTES};
 use crate::invalid::{InvalidValue, invalid};
+use crate::pem;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{Resumption, WebPkiServerVerifier, verify_server_name};
 use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
-use rustls::pki_types::pem::{self, PemObject};
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::server::ParsedCertificate;
 use rustls::{
     ClientConfig, ClientConnection, DigitallySignedStruct, Error, RootCertStore, SignatureScheme,
@@ -144,7 +143,7 @@ pub(crate) fn connector(tls: &Tls, protocols: &[&str]) -> Result<TlsConnector, I
         .with_safe_default_protocol_versions()
         .expect("ring does not support TLS 1.2 and 1.3");
     let builder = match &tls.trust {
-        Trust::System => builder.with_root_certificates(system_roots()?),
+        Trust::System => builder.with_root_certificates(pem::system_roots()?),
         Trust::Roots(path) => {
             builder.dangerous().with_custom_certificate_verifier(Arc::new(TrustedFile::read(path)?))
         }
@@ -155,7 +154,8 @@ pub(crate) fn connector(tls: &Tls, protocols: &[&str]) -> Result<TlsConnector, I
     let mut config = match &tls.identity {
         None => builder.with_no_client_auth(),
         Some(identity) => {
-            let (chain, key) = (read_certificates(&identity.certificate)?, read_key(identity)?);
+            let (chain, key) =
+                (pem::certificates(&identity.certificate)?, pem::private_key(&identity.key)?);
             builder.with_client_auth_cert(chain, key).map_err(|error| match error {
                 Error::InconsistentKeys(_) => invalid(format!(
                     "the private key in {} does not belong to the first certificate in {}: give \
@@ -176,55 +176,6 @@ pub(crate) fn connector(tls: &Tls, protocols: &[&str]) -> Result<TlsConnector, I
     Ok(TlsConnector { config: Arc::new(config), name })
 }
 
-/// Loads the root certificates of this system. Invalid files are ignored if at least one
-/// certificate is valid.
-fn system_roots() -> Result<RootCertStore, InvalidValue> {
-    let loaded = rustls_native_certs::load_native_certs();
-    let mut roots = RootCertStore::empty();
-    roots.add_parsable_certificates(loaded.certs);
-    if roots.is_empty() {
-        let why = loaded.errors.first().map_or_else(String::new, |error| format!(" ({error})"));
-        return Err(invalid(format!(
-            "this system has no root certificates{why}: install the package ca-certificates, or \
-             name a file with the roots to trust"
-        )));
-    }
-    Ok(roots)
-}
-
-/// Reads the certificates of a file: at least one.
-fn read_certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, InvalidValue> {
-    let shown = path.display();
-    let failed =
-        |why: &dyn fmt::Display| invalid(format!("cannot read certificates from {shown}: {why}"));
-    let bytes = files::read(path, MAX_PEM_BYTES).map_err(|error| failed(&error))?;
-    let certificates = CertificateDer::pem_slice_iter(&bytes).collect::<Result<Vec<_>, _>>();
-    let certificates = certificates.map_err(|error| failed(&error))?;
-    match certificates.is_empty() {
-        true => Err(invalid(format!("{shown} contains no certificate: name a file in PEM format"))),
-        false => Ok(certificates),
-    }
-}
-
-fn read_key(identity: &ClientIdentity) -> Result<PrivateKeyDer<'static>, InvalidValue> {
-    /// Part of the label of keys that need a passphrase.
-    const ENCRYPTED: &[u8] = b"ENCRYPTED";
-    let shown = identity.key.display();
-    let failed =
-        |why: &dyn fmt::Display| invalid(format!("cannot read a private key from {shown}: {why}"));
-    let bytes = files::read(&identity.key, MAX_PEM_BYTES).map_err(|error| failed(&error))?;
-    match PrivateKeyDer::from_pem_slice(&bytes) {
-        Ok(key) => Ok(key),
-        Err(_) if memchr::memmem::find(&bytes, ENCRYPTED).is_some() => Err(invalid(format!(
-            "the private key in {shown} is encrypted: decrypt it with `openssl pkey -in {shown}`"
-        ))),
-        Err(pem::Error::NoItemsFound) => {
-            Err(invalid(format!("{shown} contains no private key: name a file in PEM format")))
-        }
-        Err(error) => Err(failed(&error)),
-    }
-}
-
 /// Accepts the certificates that rustls accepts with the roots of a file. Like OpenSSL, it also
 /// accepts a server certificate with `CA:TRUE` if the file contains it, because `openssl req -x509`
 /// creates such certificates.
@@ -236,7 +187,7 @@ struct TrustedFile {
 
 impl TrustedFile {
     fn read(path: &Path) -> Result<TrustedFile, InvalidValue> {
-        let trusted = read_certificates(path)?;
+        let trusted = pem::certificates(path)?;
         let failed = |error: &dyn fmt::Display| {
             invalid(format!("cannot read certificates from {}: {error}", path.display()))
         };

@@ -7,6 +7,7 @@ use annulus::net::TcpStream;
 use annulus_skip::skip;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedKey, DnType, IsCa, KeyPair};
 use rustls::crypto::ring;
+use rustls::pki_types::PrivateKeyDer;
 use rustls::server::WebPkiClientVerifier;
 use rustls::version::{TLS12, TLS13};
 use rustls::{ServerConfig, ServerConnection, StreamOwned, SupportedProtocolVersion};
