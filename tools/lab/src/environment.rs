@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use annulus_load::affinity;
+use annulus_load::{affinity, counted};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -65,6 +65,17 @@ impl Environment {
             time: Timestamp::now().strftime("%FT%TZ").to_string(),
         }
     }
+
+    /// Returns the processor, the number of cores and the kernel.
+    pub fn machine(&self) -> String {
+        let cpu = if self.cpu.is_empty() { "unknown processor" } else { &self.cpu };
+        format!("{cpu}, {}, Linux {}", counted(self.cores.len(), "core"), self.kernel)
+    }
+}
+
+/// Returns the time in UTC.
+pub(crate) fn now() -> String {
+    Timestamp::now().strftime("%FT%TZ").to_string()
 }
 
 fn cpu(cpuinfo: &str) -> Option<String> {

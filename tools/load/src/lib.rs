@@ -78,6 +78,8 @@ pub use expected::Expected;
 #[doc(hidden)]
 pub use expected::{hex, parse_hash};
 pub use invalid::InvalidValue;
+#[doc(hidden)]
+pub use invalid::counted;
 pub use load_error::LoadError;
 pub use merge::{LiveSum, PartResult};
 pub use mix::{DataRows, FieldValues, MAX_MESSAGE_BYTES, Mix, Template};

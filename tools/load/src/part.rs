@@ -83,7 +83,7 @@ impl Part {
             return Err(invalid(format!(
                 "{} cannot be divided among {count} parts: use at least {count} connections, or \
                  fewer parts",
-                counted(clients as u64, "connection")
+                counted(clients, "connection")
             )));
         }
         match requests {

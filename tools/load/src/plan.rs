@@ -200,7 +200,7 @@ impl Plan {
             return Err(invalid(format!(
                 "{pipeline} messages of {length} bytes in flight exceed the limit of \
                  {MAX_IN_FLIGHT_BYTES} bytes per connection: use at most {}",
-                counted(most as u64, "message")
+                counted(most, "message")
             )));
         }
         Ok(())
@@ -219,8 +219,8 @@ impl Plan {
             return Err(invalid(format!(
                 "a burst of {requests} requests does not fit on {} with {pipeline} in flight on \
                  each: use at most {}, more messages in flight, or more connections",
-                counted(clients as u64, "connection"),
-                counted(most as u64, "request")
+                counted(clients, "connection"),
+                counted(most, "request")
             )));
         }
         Ok(())

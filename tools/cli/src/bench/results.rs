@@ -6,7 +6,7 @@ use annulus_lab::bench::{
     Arrivals, Bench, Cell, CellVerdict, Column, Metric, NOT_MEASURED, Report, Role, Row, grouped,
     range_names,
 };
-use annulus_lab::environment::Environment;
+use annulus_load::counted;
 use annulus_load::stats::{Interval, Ratio, Verdict};
 
 /// Maximum length in characters of a baseline name in a column title.
@@ -107,10 +107,9 @@ fn run(report: &Report) -> String {
     };
     let least = cells.iter().map(rounds_of).min().unwrap_or(0);
     let most = cells.iter().map(rounds_of).max().unwrap_or(0);
-    let rounds = match (least, most) {
-        (1, 1) => "1 round".to_owned(),
-        _ if least < most => format!("{least} to {most} rounds"),
-        _ => format!("{most} rounds"),
+    let rounds = match least < most {
+        true => format!("{least} to {most} rounds"),
+        false => counted(most, "round"),
     };
     wrapped("", &format!("{}: {rounds}{terms}; --verbose shows all figures", plan.name))
 }
@@ -119,7 +118,7 @@ fn run(report: &Report) -> String {
 pub(crate) fn heading(report: &Report) -> String {
     let Bench { plan, terms, legend, contenders, .. } = &report.settings;
     let run = format!("{}: {}{terms}", plan.name, plan.rounds);
-    let machine = format!("{}; seed {}", machine(&report.environment), plan.seed);
+    let machine = format!("{}; seed {}", report.environment.machine(), plan.seed);
     let mut text = [run, machine].map(|line| wrapped("", &line)).concat();
     let medians = if plan.rounds.least > 1 { "Medians of the rounds" } else { "" };
     let ratios = match report.controls.first() {
@@ -134,13 +133,6 @@ pub(crate) fn heading(report: &Report) -> String {
         text += &wrapped("", legend.trim_start_matches("; "));
     }
     text
-}
-
-/// Returns the kernel and the processor.
-pub(crate) fn machine(environment: &Environment) -> String {
-    let Environment { kernel, cpu, .. } = environment;
-    let comma = if cpu.is_empty() { "" } else { ", " };
-    format!("Linux {kernel}{comma}{cpu}")
 }
 
 /// A column of a table: a metric, and the kind of value to show.

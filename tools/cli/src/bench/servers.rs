@@ -6,8 +6,8 @@ use super::subject::Options;
 use crate::usage::{UsageError, only_with};
 use annulus_lab::bench::{Plan, Precision, Rounds, Sweep, SweepLimit};
 use annulus_lab::describe::{Comparison, Contender, Load, Loads, Placement, Setup};
-use annulus_load::parse_number;
 use annulus_load::stats::DEFAULT_MARGIN;
+use annulus_load::{counted, parse_number};
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
 use std::fs;
@@ -263,7 +263,7 @@ fn on_cores(servers: &[String], counts: &[u64], available: Option<u64>) -> Resul
             let cpus = (0..count).map(|cpu| cpu.to_string()).collect::<Vec<_>>().join(",");
             let text = server.replace("{cores}", &count.to_string()).replace("{cpus}", &cpus);
             let mut contender = Contender::of_text(&text)?;
-            let cores = if count == 1 { "1 core".into() } else { format!("{count} cores") };
+            let cores = counted(count, "core");
             contender.name = match servers.len() {
                 1 => cores,
                 _ => format!("{} on {cores}", contender.name),

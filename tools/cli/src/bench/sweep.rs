@@ -3,6 +3,7 @@
 use super::results::warnings;
 use crate::text::{table, wrapped};
 use annulus_lab::bench::{Curve, CurvePoint, NOT_MEASURED, Report, SweepReport};
+use annulus_load::counted;
 use annulus_load::stats::median;
 use annulus_page::text::{nanoseconds, number};
 
@@ -37,11 +38,8 @@ fn curve_text(sweep: &SweepReport, curve: &Curve) -> String {
     }
     let failures = curve.points.iter().filter_map(|point| {
         let why = point.error.as_deref()?;
-        let slices = if point.failed == 1 { "slice" } else { "slices" };
-        Some(wrapped(
-            "! ",
-            &format!("{} %: {} {slices} failed: {why}", point.percent, point.failed),
-        ))
+        let slices = counted(point.failed, "slice");
+        Some(wrapped("! ", &format!("{} %: {slices} failed: {why}", point.percent)))
     });
     let title = wrapped("", &format!("{name}: peak {}/s", number(peak)));
     [title, table(1, &rows)].into_iter().chain(failures).collect()

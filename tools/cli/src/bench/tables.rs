@@ -1,6 +1,5 @@
 //! Suites as text.
 
-use super::results::machine;
 use crate::text::{table, wrapped};
 use annulus_lab::cores::Cores;
 use annulus_lab::suite::{SuitePlan, SuiteReport};
@@ -23,7 +22,7 @@ fn heading(report: &SuiteReport) -> String {
     let SuitePlan { cores: Cores { server, load }, quick, seed, .. } = plan;
     let rounds = &comparison.settings.plan.rounds;
     let quick = if *quick { ", quick: fewer rounds and cells" } else { "" };
-    let machine = machine(&comparison.environment);
+    let machine = comparison.environment.machine();
     let measured = format!(
         "annulus bench {name}{quick}: {rounds}, servers on core {server}, load on \
          core {load}; {machine}; seed {seed}"

@@ -22,7 +22,9 @@ use annulus::shards::{Pinning, Spread};
 use annulus_driver::PoolSize;
 use annulus_kernel::Mapping;
 use annulus_load::limits::OpenFileShortage;
-use annulus_load::{Address, Endpoint, affinity, limits, parse_bytes, parse_cpu, parse_duration};
+use annulus_load::{
+    Address, Endpoint, affinity, counted, limits, parse_bytes, parse_cpu, parse_duration,
+};
 use anyhow::{Context, Result, anyhow};
 use clap::Args;
 use datagrams::DatagramArgs;
@@ -325,7 +327,7 @@ impl Plan {
     fn announce(&self, addresses: &[String], how: &str) {
         let (workers, cpus) = (self.workers, self.cpus());
         let address = addresses.join(", ");
-        let cpus_text = if cpus == 1 { "1 CPU".to_owned() } else { format!("{cpus} CPUs") };
+        let cpus_text = counted(cpus, "CPU");
         let workers_text =
             if workers > 1 { format!("; {workers} workers, {cpus_text}") } else { String::new() };
         note(format_args!("annulus echo: listening on {address} ({how}{workers_text})"));

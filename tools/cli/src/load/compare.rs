@@ -4,6 +4,7 @@ use crate::output::{self, Target, note};
 use crate::text::{Listing, printable, table, thousands, wrapped};
 use crate::usage::UsageError;
 use annulus_load::compare::{self, CompareError, Comparison, Metric, MetricRatio, Options, Side};
+use annulus_load::counted;
 use annulus_load::recording::Recording;
 use annulus_load::stats::Verdict;
 use annulus_page::text;
@@ -191,7 +192,7 @@ fn text(comparison: &Comparison) -> String {
 fn side(side: &Side) -> String {
     let Side { label, runs, seconds, responses, .. } = side;
     let label = label.as_ref().map_or(String::new(), |label| format!("{}: ", printable(label)));
-    let runs = if *runs == 1 { "1 run".into() } else { format!("{runs} runs") };
+    let runs = counted(*runs, "run");
     format!("{label}{runs}, {seconds:.1} s, {} answers", thousands(*responses))
 }
 

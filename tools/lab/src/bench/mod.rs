@@ -28,6 +28,7 @@ use std::fmt;
 use std::thread;
 use std::time::Duration;
 
+use annulus_load::counted;
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json};
@@ -327,10 +328,7 @@ impl Bench {
         let ratios = record.ratios(metric, other, baseline, cell);
         let ratio = record.ratio(metric, other, baseline, cell)?;
         let [name, against] = [other, baseline].map(|index| &self.contenders.specs[index].name);
-        let rounds = match ratios.len() {
-            1 => "1 round".to_owned(),
-            rounds => format!("{rounds} rounds"),
-        };
+        let rounds = counted(ratios.len(), "round");
         Some(format!(
             "{}: {name} takes {} the {} of {against}, {rounds} so far",
             self.cells[cell],

@@ -17,6 +17,7 @@ use super::verdict::CellVerdict;
 use super::warnings;
 use crate::environment::Environment;
 use crate::proc::Memory;
+use annulus_load::counted;
 use serde::{Deserialize, Serialize};
 
 /// The text for values that were not measured.
@@ -135,7 +136,7 @@ impl Report {
     pub fn failures(&self) -> impl Iterator<Item = String> {
         self.rows().filter_map(|Row { contender, cell, failed, error, .. }| {
             let why = error.as_deref()?;
-            let slices = if *failed == 1 { "1 slice".into() } else { format!("{failed} slices") };
+            let slices = counted(*failed, "slice");
             Some(format!("{contender} failed in {slices} at {cell}: {why}"))
         })
     }

@@ -19,7 +19,6 @@ use anyhow::{Result, ensure};
 use serde::Serialize;
 
 use crate::bench::{CellVerdict, Report};
-use crate::environment::Environment;
 use crate::results::{self, Results};
 
 pub use drivers::DriverComparison;
@@ -112,7 +111,7 @@ impl Map {
             let results = runs.get(&row.run).ok_or_else(|| "its run has no results".to_owned());
             match results.and_then(|results| Ok((MapRow::of(row, results)?, results))) {
                 Ok((row, results)) => {
-                    let host = host(results.environment());
+                    let host = results.environment().machine();
                     if !hosts.contains(&host) {
                         hosts.push(host);
                     }
@@ -243,15 +242,4 @@ impl Figures for IdleMemory {
         let cost = Ratio { median: bytes / idle(against)?, interval: None };
         Some(MapMark { kind, contender: contender.into(), cost, verdict: Verdict::Undecided })
     }
-}
-
-/// Returns the machine of a run in one line.
-fn host(environment: &Environment) -> String {
-    let Environment { cpu, cores, kernel, .. } = environment;
-    let cores = match cores.len() {
-        1 => "1 core".to_owned(),
-        count => format!("{count} cores"),
-    };
-    let cpu = if cpu.is_empty() { "unknown processor" } else { cpu };
-    format!("{cpu}, {cores}, Linux {kernel}")
 }

@@ -57,25 +57,13 @@ pub(super) fn ratios(report: &Report) -> Option<Figure> {
             "Left of 1, {subject} is better; right of 1, it is worse. Filled marks are verdicts: blue better, grey same, \
              orange worse. Hollow marks count for neither side: grey undecided, pink void. All verdicts together are \
              right in 95 % of runs{costs}. {}.",
-            host(report)
+            report.environment.machine()
         ),
         x: Axis::linear("← better   ratio   worse →", range, text::number),
         marks: vec![1.0],
         rows,
     };
     (!chart.rows.is_empty()).then(|| chart.figure())
-}
-
-/// Returns the machine of a run in a few words: its processor, its cores and its kernel.
-pub(super) fn host(report: &Report) -> String {
-    let environment = &report.environment;
-    let cores = match environment.cores.len() {
-        1 => "1 core".to_owned(),
-        count => format!("{count} cores"),
-    };
-    let parts = [environment.cpu.clone(), cores, format!("Linux {}", environment.kernel)];
-    let parts: Vec<String> = parts.into_iter().filter(|part| !part.is_empty()).collect();
-    parts.join(", ")
 }
 
 /// Returns the picture of each load of a sweep: p50 and p99 of all servers against the rate, and

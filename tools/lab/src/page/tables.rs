@@ -1,6 +1,5 @@
 //! Tables: distances, the tables of a document, all figures, memory.
 
-use super::charts::host;
 use annulus_page::{HEATS, Matrix, MatrixCell, MatrixRow, text};
 
 use crate::bench::{
@@ -40,7 +39,7 @@ pub(super) fn heat_map(report: &Report, envelope: &Envelope) -> Option<Matrix> {
             "1 is the best, 2 is twice as bad; bold is within {} of the best. These are medians: the verdicts say which \
              differences count. {}.",
             text::percent(MAX_NEAR_BEST - 1.0),
-            host(report)
+            report.environment.machine()
         ),
         key: steps(),
         head: head.collect(),

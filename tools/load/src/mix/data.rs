@@ -54,7 +54,7 @@ impl DataRows {
                 let line = record.position().map_or(0, csv::Position::line);
                 return Err(invalid(format!(
                     "line {line}: {} instead of {}, one for each column",
-                    counted(record.len() as u64, "value"),
+                    counted(record.len(), "value"),
                     columns.len()
                 )));
             }

@@ -269,7 +269,7 @@ fn check_expect_count(expected: usize, requests: usize) -> Result<(), OptionsErr
     if expected > 1 && expected != requests {
         return Err(usage(format!(
             "there are {expected} --expect for {}: give one for each request, or one for all",
-            counted(requests as u64, "request")
+            counted(requests, "request")
         )));
     }
     Ok(())
