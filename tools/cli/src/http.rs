@@ -2,16 +2,21 @@
 //! and the lifetime of its connection are limited, so that no client holds much memory or blocks
 //! other clients for long. Request bodies are discarded.
 
-use annulus::net::{TcpListener, TcpStream};
+use annulus::net::{ConnectionLimit, ListenOptions, TcpListener, TcpStream};
 use annulus::time;
 use std::borrow::Cow;
 use std::future::Future;
 use std::io;
+use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// The limit on open connections that callers set on the listener of [`serve`]. Further connections
-/// wait in the backlog. A connection without a request is closed after [`HEAD_TIMEOUT`].
+/// The media type of the Prometheus text format.
+pub(crate) const PROMETHEUS_MEDIA_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+/// How long a connection of a server of metrics may take, from accept to close.
+pub(crate) const METRICS_TIMEOUT: Duration = Duration::from_secs(10);
+/// The limit on open connections of a listener from [`bind`]. Further connections wait in the
+/// backlog. A connection without a request is closed after [`HEAD_TIMEOUT`].
 pub(crate) const MAX_CONNECTIONS: usize = 128;
 const MAX_HEAD_BYTES: usize = 8 * 1024;
 /// How long a client may take to send the head.
@@ -43,6 +48,11 @@ pub(crate) struct Refusal {
     status: &'static str,
     text: Cow<'static, str>,
     headers: &'static str,
+}
+
+/// Listens at the first available address, for [`serve`].
+pub(crate) fn bind(addresses: &[SocketAddr]) -> io::Result<TcpListener> {
+    ListenOptions::new().limit(&ConnectionLimit::new(MAX_CONNECTIONS)).bind(addresses)
 }
 
 /// Serves connections concurrently, each for at most `timeout`. Returns only when accepting fails.

@@ -1,8 +1,7 @@
 //! `annulus bench serve`: shows results in a browser, even while they are being measured.
 
-use crate::http::{self, Answer, MAX_CONNECTIONS, Refusal, Request};
+use crate::http::{self, Answer, Refusal, Request};
 use crate::output::{self, Target, note};
-use annulus::net::{ConnectionLimit, ListenOptions};
 use annulus::signal::{self, Signal};
 use annulus_lab::page::ResultsDirectory;
 use anyhow::{Context, Result};
@@ -58,8 +57,7 @@ async fn serve(directory: Arc<ResultsDirectory>, args: ServeArgs) -> Result<()> 
         signal::signals(&[Signal::SIGINT, Signal::SIGTERM]).context("cannot watch for ctrl-C")?;
     let address = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), args.port);
     let json = args.json.map(Target::open).transpose()?;
-    let options = ListenOptions::new().limit(&ConnectionLimit::new(MAX_CONNECTIONS));
-    let listener = options.bind(address).with_context(|| {
+    let listener = http::bind(&[address]).with_context(|| {
         format!("cannot listen on {address}: choose another port with --port, or 0 for a free one")
     })?;
     let address = listener.local_addr().context("cannot read the address")?;

@@ -4,28 +4,23 @@
 
 use super::ask::ask_all;
 use super::{Listen, Plan};
-use crate::http::{self, Answer, MAX_CONNECTIONS, Refusal, Request};
+use crate::http::{
+    self, Answer, MAX_CONNECTIONS, METRICS_TIMEOUT, PROMETHEUS_MEDIA_TYPE, Refusal, Request,
+};
 use annulus::Handle;
-use annulus::net::{ConnectionLimit, ListenOptions, TcpListener};
+use annulus::net::TcpListener;
 use annulus::shards::Shard;
 use annulus::stats::{Stats, Trace, prometheus, trace_events};
 use anyhow::{Context, Result};
 use std::io;
 use std::sync::Arc;
-use std::time::Duration;
 
 /// The number of descriptors: the listener and its connections.
 pub(super) const METRICS_FILES: usize = 1 + MAX_CONNECTIONS;
 
-/// The media type of the Prometheus text format.
-const PROMETHEUS_MEDIA_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
-/// How long a connection may take, from accept to close.
-const CONNECTION_TIMEOUT: Duration = Duration::from_secs(10);
-
 /// Listens at the first available address.
 pub(super) fn open(plan: &Plan, listen: &Listen) -> Result<(TcpListener, String)> {
-    let options = ListenOptions::new().limit(&ConnectionLimit::new(MAX_CONNECTIONS));
-    let listener = options.bind(listen.addresses.as_slice());
+    let listener = http::bind(&listen.addresses);
     let listener = listener.map_err(|error| plan.cannot_listen(&listen.endpoint, error));
     let listener = listener.context("--metrics")?;
     let address = listener.local_addr().context("cannot read the address of --metrics")?;
@@ -45,7 +40,7 @@ pub(super) async fn serve(listener: TcpListener, shard: Shard) -> io::Result<()>
             }
         }
     };
-    http::serve(listener, CONNECTION_TIMEOUT, answer).await
+    http::serve(listener, METRICS_TIMEOUT, answer).await
 }
 
 /// Returns the stats of the workers that answer in time, and `annulus_up` for each worker.

@@ -4,10 +4,9 @@
 
 #[cfg(feature = "otlp")]
 use super::otlp::Otlp;
-use crate::http::{self, Answer, MAX_CONNECTIONS, Refusal, Request};
+use crate::http::{self, Answer, METRICS_TIMEOUT, PROMETHEUS_MEDIA_TYPE, Refusal, Request};
 use crate::output::note;
 use annulus::Runtime;
-use annulus::net::{ConnectionLimit, ListenOptions};
 use annulus_lab::replace::replace;
 use annulus_load::Address;
 use annulus_load::recording::{Interval, Latencies};
@@ -17,12 +16,7 @@ use std::fmt::Write;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread;
-use std::time::Duration;
 
-/// The media type of the Prometheus text format.
-const MEDIA_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
-/// How long a connection may take, from accept to close.
-const CONNECTION_TIMEOUT: Duration = Duration::from_secs(10);
 /// The upper ends of the latency buckets, in ns: three per decade from 10 µs to 10 s.
 pub(super) const BUCKET_ENDS: [u64; 19] = [
     10_000,
@@ -158,8 +152,7 @@ fn serve(address: &Address, total: &Arc<Mutex<Interval>>) -> Result<()> {
             return;
         };
         runtime.block_on(async move {
-            let options = ListenOptions::new().limit(&ConnectionLimit::new(MAX_CONNECTIONS));
-            let listener = match options.bind(addresses.as_slice()) {
+            let listener = match http::bind(&addresses) {
                 Ok(listener) => listener,
                 Err(error) => {
                     _ = sender.send(Err(error));
@@ -171,12 +164,12 @@ fn serve(address: &Address, total: &Arc<Mutex<Interval>>) -> Result<()> {
                 let text = prometheus(&total.lock().unwrap_or_else(PoisonError::into_inner));
                 async move {
                     match request.path.as_str() {
-                        "/metrics" => Ok(Answer::new(MEDIA_TYPE, text)),
+                        "/metrics" => Ok(Answer::new(PROMETHEUS_MEDIA_TYPE, text)),
                         _ => Err(Refusal::unknown("the only path is /metrics")),
                     }
                 }
             };
-            if let Err(error) = http::serve(listener, CONNECTION_TIMEOUT, answer).await {
+            if let Err(error) = http::serve(listener, METRICS_TIMEOUT, answer).await {
                 note(format_args!("annulus: the metrics are no longer served: {error}"));
             }
         });
