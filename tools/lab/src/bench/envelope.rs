@@ -1,4 +1,4 @@
-//! The envelope: the best contender of each cell, and the distance of each contender from it.
+//! The envelope: the distance of each contender from the best contender of each cell.
 
 use annulus_load::stats::Ratio;
 use serde::Serialize;
@@ -8,7 +8,7 @@ use super::contest::Contest;
 use super::metric::Metric;
 use super::record::Record;
 
-/// The best contender of each cell by one metric, and each contender's distance from it.
+/// Each contender's distance from the best contender of each cell, by one metric.
 ///
 /// The distance is a ratio of costs: 1 is the best and 2 is twice as bad, whichever direction of
 /// the metric is better. It is the median of the rounds' ratios, and at least 1. The control is not
@@ -17,19 +17,8 @@ use super::record::Record;
 pub struct Envelope {
     /// The key of the metric.
     pub metric: String,
-    /// The best contender of each cell, in cell order; `null` if nothing was measured there.
-    pub best: Vec<Option<BestContender>>,
     /// The distances of each contender, in contender order.
     pub contenders: Vec<Distances>,
-}
-
-/// The best contender of a cell.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct BestContender {
-    /// The contender.
-    pub contender: String,
-    /// The value of the metric.
-    pub value: f64,
 }
 
 /// The distances of one contender.
@@ -61,11 +50,6 @@ impl Envelope {
         let contest = |cell| Contest { bench, record, cell, metric };
         let contests: Vec<Contest<'_>> = (0..bench.cells.len()).map(contest).collect();
         let best: Vec<Option<usize>> = contests.iter().map(Contest::best).collect();
-        let named = |(contest, best): (&Contest<'_>, &Option<usize>)| {
-            let index = (*best)?;
-            let contender = bench.contenders.specs[index].name.clone();
-            Some(BestContender { contender, value: record.value(metric, index, contest.cell)? })
-        };
         let contenders = bench.contenders.specs.iter().enumerate();
         let distances = contenders.map(|(index, spec)| {
             let distance = |(contest, best): (&Contest<'_>, &Option<usize>)| {
@@ -77,11 +61,7 @@ impl Envelope {
                 cells: contests.iter().zip(&best).map(distance).collect(),
             }
         });
-        Envelope {
-            metric: metric.key.clone(),
-            best: contests.iter().zip(&best).map(named).collect(),
-            contenders: distances.collect(),
-        }
+        Envelope { metric: metric.key.clone(), contenders: distances.collect() }
     }
 }
 
@@ -117,10 +97,8 @@ mod tests {
         let all = Envelope::all(&bench, &record);
         let keys: Vec<&str> = all.iter().map(|envelope| envelope.metric.as_str()).collect();
         assert_eq!(keys, ["cpu_us", "rate", "p99_us"]);
-        let best: Vec<&str> =
-            all[0].best.iter().flatten().map(|best| best.contender.as_str()).collect();
-        assert_eq!(best, ["a", "b"]);
         assert_eq!(medians(&all[0].contenders[0]), [Some(1.0), Some(2.0)]);
+        assert_eq!(medians(&all[0].contenders[1]), [Some(2.0), Some(1.0)]);
         assert_eq!(medians(&all[0].contenders[2]), [Some(1.01), Some(4.0)]);
     }
 
@@ -128,7 +106,7 @@ mod tests {
     fn distances_are_costs_even_if_higher_is_better() {
         let (bench, record) = run(&["a", "b"], &[[2.0, 2.0], [4.0, 4.0]]);
         let rate = Envelope::of(&bench, &record, &bench.metrics[1]);
-        assert_eq!(rate.best[0].as_ref().map(|best| best.value), Some(5e5));
+        assert_eq!(medians(&rate.contenders[0]), [Some(1.0); 2]);
         assert_eq!(medians(&rate.contenders[1]), [Some(2.0); 2]);
     }
 
@@ -139,14 +117,14 @@ mod tests {
             record.keep(Slice { round, cell: 1, contender: 0 }, Err("reset".into()));
         }
         let envelope = Envelope::of(&bench, &record, &bench.metrics[0]);
-        assert_eq!(envelope.best[1].as_ref().map(|best| best.contender.as_str()), Some("b"));
+        assert_eq!(medians(&envelope.contenders[1]), [Some(2.0), Some(1.0)]);
     }
 
     #[test]
     fn nothing_measured_and_a_single_contender_have_no_envelope() {
         let bench = bench(&["a", "b"]);
         let envelope = Envelope::of(&bench, &Record::new(), &bench.metrics[0]);
-        assert_eq!((envelope.best[0].as_ref(), envelope.contenders[0].cells[0]), (None, None));
+        assert_eq!(envelope.contenders[0].cells[0], None);
         let single = super::super::tests::bench(&["a"]);
         assert!(Envelope::all(&single, &Record::new()).is_empty());
     }

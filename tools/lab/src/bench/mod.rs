@@ -44,7 +44,7 @@ pub use cell::{Cell, Value};
 pub use column::{Column, Figure};
 pub use contenders::Contenders;
 pub(crate) use contest::{RECEIVED_KEY, REFUSED_KEY};
-pub use envelope::{BestContender, Distances, Envelope};
+pub use envelope::{Distances, Envelope};
 pub use formula::Formula;
 pub(crate) use metric::SYSTEM_CALLS_KEY;
 pub use metric::{
