@@ -42,7 +42,7 @@ pub(crate) fn fail(error: &anyhow::Error) -> ExitCode {
     if error.is::<StdoutClosed>() {
         return ExitCode::from(SIGPIPE_STATUS);
     }
-    let text = one_line(&format!("{error:#}"));
+    let text = one_line(format!("{error:#}"));
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let hint = if hints_at_filter(&text, &status) { SECCOMP_HINT } else { "" };
     note(format_args!("annulus: {text}{hint}"));
@@ -105,7 +105,7 @@ pub(crate) fn condense(text: &str) -> String {
     let kept = text
         .split("\n\n")
         .filter(|part| !part.starts_with("Usage:") && !part.starts_with("For more"));
-    let text = one_line(&kept.collect::<Vec<_>>().join("; "));
+    let text = one_line(kept.collect::<Vec<_>>().join("; "));
     NUMBER_ERRORS.iter().fold(text, |text, (error, advice)| text.replace(error, advice))
 }
 

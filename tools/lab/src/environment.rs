@@ -62,7 +62,7 @@ impl Environment {
             command_line: command_line(std::env::args()),
             variables: std::env::vars().filter(|(name, _)| matters(name)).collect(),
             load_average: line("/proc/loadavg"),
-            time: Timestamp::now().strftime("%FT%TZ").to_string(),
+            time: now(),
         }
     }
 

@@ -39,9 +39,7 @@ pub(crate) fn owner_of(address: &ServerAddress) -> Option<u32> {
             String::from_utf8_lossy(&text).lines().filter_map(|line| bound_in(line, path)).collect()
         }
     };
-    let has =
-        |pid: &u32| !inodes.is_empty() && sockets_of(*pid).any(|inode| inodes.contains(&inode));
-    let owners: Vec<u32> = processes().filter(has).collect();
+    let owners = holders(&inodes);
     // A process may share the socket with the processes that it has started.
     let started = |pid: &u32| {
         owners.iter().any(|other| other != pid && process_tree::of(*other).1.contains(pid))
@@ -57,16 +55,16 @@ pub fn owners_of_port(port: u16) -> Vec<u32> {
         .filter(|(at, _)| at.port() == port)
         .map(|(_, inode)| inode)
         .collect();
+    holders(&inodes)
+}
+
+/// Returns the processes that have one of these sockets.
+fn holders(inodes: &BTreeSet<u64>) -> Vec<u32> {
     if inodes.is_empty() {
         return Vec::new();
     }
-    processes().filter(|pid| sockets_of(*pid).any(|inode| inodes.contains(&inode))).collect()
-}
-
-/// Returns the ids of all processes.
-fn processes() -> impl Iterator<Item = u32> {
-    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
-    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+    let has = |pid: &u32| sockets_of(*pid).any(|inode| inodes.contains(&inode));
+    process_tree::processes().filter(has).collect()
 }
 
 /// Returns the inodes of the sockets of a process; none if it has ended or belongs to another user.

@@ -49,12 +49,16 @@ pub(crate) fn marked(mark: &str) -> Vec<OwnedFd> {
         let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
         environment.split(|byte| *byte == 0).any(|found| found == entry.as_bytes())
     };
-    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
-    let pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
     // The mark is checked again after opening the handle, since the id may have been reused by
     // another process.
-    let found = pids.filter(|pid| is_marked(*pid)).map(|pid| (handle(pid), is_marked(pid)));
+    let found = processes().filter(|pid| is_marked(*pid)).map(|pid| (handle(pid), is_marked(pid)));
     found.filter_map(|(handle, is_marked)| handle.filter(|_| is_marked)).collect()
+}
+
+/// Returns the ids of all processes.
+pub(crate) fn processes() -> impl Iterator<Item = u32> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
 }
 
 fn handle(pid: u32) -> Option<OwnedFd> {

@@ -96,11 +96,6 @@ fn add_usage(sample: &mut Sample, pid: u32, used: Usage) -> io::Result<()> {
     Ok(())
 }
 
-/// Returns the text of an error on one line, as needed in reports.
-pub(crate) fn one_line(error: impl ToString) -> String {
-    error.to_string().replace('\n', " ")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -23,6 +23,6 @@ pub fn distinct<T: PartialEq>(all: &[T], named: impl Fn(&T) -> String) -> Result
 }
 
 /// Returns the text with every run of white space replaced by a single space.
-pub fn one_line(text: &str) -> String {
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
+pub fn one_line(text: impl ToString) -> String {
+    text.to_string().split_whitespace().collect::<Vec<_>>().join(" ")
 }

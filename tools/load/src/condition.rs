@@ -1,7 +1,7 @@
 //! Conditions on the figures of a run, which decide whether it has passed.
 
 use crate::invalid::{InvalidValue, invalid};
-use crate::recording::{Latencies, MIN_SAMPLES_BEYOND, Recording};
+use crate::recording::{Latencies, Percentiles, Recording};
 use crate::schedule::{parse_number, parse_time};
 use std::str::FromStr;
 use std::time::Duration;
@@ -178,9 +178,9 @@ impl Figure {
     }
 }
 
-/// Returns a percentile, or an error if fewer than `MIN_SAMPLES_BEYOND` latencies lie beyond it.
+/// Returns a percentile, or an error if too few latencies lie beyond it.
 fn percentile(latencies: &Latencies, share: f64) -> Result<u64, String> {
-    let needed = (MIN_SAMPLES_BEYOND / (1.0 - share)).round() as u64;
+    let needed = Percentiles::samples_for(share);
     if latencies.len() < needed {
         return Err(format!(
             "unknown, because it needs {needed} replies and there are {}: measure for longer",

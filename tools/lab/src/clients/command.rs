@@ -11,7 +11,7 @@ use crate::bench::{CLIENT_CPU_NS, CLIENT_CPU_SHARE, REFUSED_KEY, Sample};
 use crate::cpu_clock::children_cpu;
 use crate::describe::{Parser, find_client};
 use crate::process::{Process, Spec};
-use crate::server::one_line;
+use crate::usage_error::one_line;
 
 /// How many MiB at the end of an output are kept.
 const MAX_OUTPUT_MIB: usize = 16;

@@ -11,7 +11,7 @@ use annulus_load::{Observer, ServerAddress, affinity};
 
 use crate::bench::{Sample, rate};
 use crate::describe::{Client, Load, Parser, filled, has};
-use crate::server::one_line;
+use crate::usage_error::one_line;
 
 /// The number of requests, before it is multiplied by the depth, in the short run that determines
 /// the number of requests of a slice.

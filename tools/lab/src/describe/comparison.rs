@@ -198,7 +198,7 @@ impl Description {
             );
             let File { document, machine, commands, table: tables, .. } = file;
             let suite = Suite { title, document, kind, machine, commands, tables };
-            return suite.checked().map(Description::Suite).map_err(|why| anyhow!(one_line(&why)));
+            return suite.checked().map(Description::Suite).map_err(|why| anyhow!(one_line(why)));
         }
         ensure!(file.table.is_empty(), "[[table]] needs a kind: echo, connect, udp, nop or file");
         let (mut contenders, mut loads) = (Vec::new(), Vec::new());

@@ -15,8 +15,9 @@ use crate::describe::{Client, Contender, Load, MissingPolicy, Pace, Setup, find_
 use crate::interrupt;
 use crate::proc::Memory;
 use crate::process::ProcessError;
-use crate::server::{UsageObserver, one_line};
+use crate::server::UsageObserver;
 use crate::start::{Fixture, Running, start};
+use crate::usage_error::one_line;
 
 /// The smallest number of subscribers for which memory per subscriber is measured. With fewer, the
 /// pages that a server touches for the first time are more than its subscribers need.

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::Results;
 use super::header::{DirectoryPlaceholders, Header};
 use crate::bench::{Footprint, Outcome, Sample, Slice};
+use crate::environment::now;
 
 /// A line after the first.
 #[derive(Debug, Deserialize, Serialize)]
@@ -105,8 +106,4 @@ impl Log {
             format!("cannot write {path}, whose results so far are kept: free space, and pass its directory as --out to resume")
         })
     }
-}
-
-pub(super) fn now() -> String {
-    jiff::Timestamp::now().strftime("%FT%TZ").to_string()
 }

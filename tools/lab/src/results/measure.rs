@@ -7,9 +7,10 @@ use serde_json::json;
 
 use super::Results;
 use super::header::{DirectoryPlaceholders, Header, difference, without_port};
-use super::log::{Line, Log, now};
+use super::log::{Line, Log};
 use crate::bench::{Bench, Observer, Outcome, Prepared, Record, Slice};
 use crate::describe::{Load, Setup};
+use crate::environment::now;
 use crate::process::Spec;
 use crate::scratch::Scratch;
 use crate::suite;

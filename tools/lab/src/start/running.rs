@@ -15,7 +15,8 @@ use crate::listening;
 use crate::proc::Memory;
 use crate::process::{Process, ProcessError, Spec};
 use crate::ready::{Ready, check_free};
-use crate::server::{Server, one_line};
+use crate::server::Server;
+use crate::usage_error::one_line;
 
 /// A running contender. It is ended when dropped, unless it already ran before.
 #[derive(Debug)]
