@@ -14,8 +14,8 @@ pub struct Axis {
     label: fn(f64) -> String,
     /// Whether equal distances are equal ratios.
     is_logarithmic: bool,
-    /// Values and their labels, or `None` if they are derived from the range.
-    ticks: Option<Vec<(f64, String)>>,
+    /// The labelled values, or `None` if they are derived from the range.
+    ticks: Option<Vec<f64>>,
 }
 
 /// Maximum number of labels on a linear axis.
@@ -47,18 +47,16 @@ impl Axis {
         Axis { title: title.into(), low, high, label, is_logarithmic: true, ticks: None }
     }
 
-    /// Creates a vertical axis of rows from the top, each labelled at its middle ([`row_middle`]).
-    pub(crate) fn rows(names: &[String]) -> Axis {
-        let high = names.len().max(1) as f64;
-        let named = names.iter().enumerate();
-        let ticks = named.map(|(row, name)| (row_middle(row, names.len()), name.clone())).collect();
+    /// Creates a vertical axis of rows from the top, each with a line at its middle
+    /// ([`row_middle`]).
+    pub(crate) fn rows(count: usize) -> Axis {
         Axis {
             title: String::new(),
             low: 0.0,
-            high,
+            high: count.max(1) as f64,
             label: |_| String::new(),
             is_logarithmic: false,
-            ticks: Some(ticks),
+            ticks: Some((0..count).map(|row| row_middle(row, count)).collect()),
         }
     }
 
@@ -83,13 +81,11 @@ impl Axis {
 
     /// Returns the labelled values and their labels.
     pub(crate) fn labels(&self) -> Vec<(f64, String)> {
-        let ticks = self.ticks.clone().unwrap_or_else(|| {
-            self.chosen_ticks().into_iter().map(|tick| (tick, (self.label)(tick))).collect()
-        });
+        let ticks = self.ticks.clone().unwrap_or_else(|| self.chosen_ticks());
         // Rounding errors must not drop the last label.
         let slack = (self.high - self.low) * 1e-9;
         let inside = |tick: &f64| (self.low - slack..=self.high + slack).contains(tick);
-        ticks.into_iter().filter(|(tick, _)| inside(tick)).collect()
+        ticks.into_iter().filter(inside).map(|tick| (tick, (self.label)(tick))).collect()
     }
 
     pub(crate) fn ends(&self) -> (f64, f64) {

@@ -50,13 +50,12 @@ impl IntervalChart {
         let rows = self.rows.iter().enumerate();
         let estimates = rows.flat_map(|(row, estimate)| self.estimate(row, estimate));
         let marks: Vec<Mark> = self.upright().chain(estimates).collect();
-        let names = vec![String::new(); self.rows.len()];
         let size = (canvas::WIDTH, FRAME_HEIGHT + ROW_HEIGHT * self.rows.len() as u32);
         Figure {
             title: self.title.clone(),
             note: self.note.clone(),
             has_data: !self.rows.is_empty(),
-            svg: canvas::draw(size, &self.x, &Axis::rows(&names), &marks),
+            svg: canvas::draw(size, &self.x, &Axis::rows(self.rows.len()), &marks),
         }
     }
 
@@ -97,7 +96,7 @@ mod tests {
         let chart = IntervalChart {
             title: String::new(),
             note: String::new(),
-            x: Axis::linear("B ÷ A", 0.9..1.1, text::ratio),
+            x: Axis::linear("B ÷ A", 0.9..1.1, text::number),
             marks: vec![1.0],
             rows: vec![row("rate", Some(1.02..1.08), 0), row("p99", None, 1)],
         };

@@ -1,11 +1,11 @@
 //! Self-contained HTML pages with charts, for results of measurements.
 //!
-//! A [`Page`] is data: key figures ([`Tile`]), warnings, and sections of text, tables, commands and
-//! figures ([`Block`]). [`Page::html`] renders it as one file that needs no network and no script,
-//! follows the reader's choice of light or dark, and can be read on a phone and in print.
-//! [`Page::markdown`] renders the same without the pictures. Charts ([`IntervalChart`],
-//! [`CurveChart`]) are SVG. Their colours are classes that the page's style sheet defines.
-//! A [`MarkChart`] is an SVG file of its own, for documents.
+//! A [`Page`] is data: warnings, and sections of text, tables, commands and figures ([`Block`]).
+//! [`Page::html`] renders it as one file that needs no network and no script, follows the reader's
+//! choice of light or dark, and can be read on a phone and in print. [`Page::markdown`] renders the
+//! same without the pictures. Charts ([`IntervalChart`], [`CurveChart`]) are SVG. Their colours are
+//! classes that the page's style sheet defines. A [`MarkChart`] is an SVG file of its own, for
+//! documents.
 //!
 //! ```
 //! use annulus_page::{Axis, Block, IntervalChart, IntervalRow, Page, Section, text};
@@ -46,6 +46,4 @@ pub use figure::Figure;
 pub use ink::{HEATS, SERIES};
 pub use interval_chart::{IntervalChart, IntervalRow};
 pub use mark_chart::{MarkChart, MarkRow, RowMark, Shape, Tone};
-pub use page::{
-    Block, Entry, Link, Matrix, MatrixCell, MatrixRow, Notice, Page, Section, Table, Tile,
-};
+pub use page::{Block, Entry, Link, Matrix, MatrixCell, MatrixRow, Page, Section, Table};

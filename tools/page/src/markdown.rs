@@ -7,16 +7,8 @@ impl Page {
     pub fn markdown(&self) -> String {
         let mut parts = vec![format!("# {}", escaped(&self.title))];
         parts.extend(paragraph(&self.subtitle));
-        let tiles = self.tiles.iter().map(|tile| {
-            let note =
-                if tile.note.is_empty() { String::new() } else { format!(" ({})", tile.note) };
-            format!("- {}: **{}**{}", escaped(&tile.label), escaped(&tile.value), escaped(&note))
-        });
-        parts.extend(lines(tiles));
-        let notices = self.notices.iter().map(|notice| {
-            format!("> **!** {}", escaped(format!("{} {}", notice.text, notice.advice).trim()))
-        });
-        parts.extend(lines(notices));
+        let notice = |text: &String| format!("> **!** {}", escaped(text));
+        parts.extend(lines(self.notices.iter().map(notice)));
         parts.extend(self.sections.iter().map(section));
         let links: Vec<String> = self.links.iter().map(linked).collect();
         parts.extend((!links.is_empty()).then(|| links.join(" · ")));
@@ -125,8 +117,7 @@ mod tests {
         let text = page().markdown();
         for part in [
             "# A & B\n",
-            "- p99: **1.2 ms**\n",
-            "> **!** too short measure for longer\n",
+            "> **!** too \\<short\\>\n",
             "## Errors\n",
             "| errors | count |\n| :-- | --: |\n| reset \\<by\\> peer | 3 |\n",
             "```\nannulus load '<x>'\n```\n",

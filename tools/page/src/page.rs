@@ -16,32 +16,10 @@ pub struct Page {
     pub subtitle: String,
     /// Links to other files, such as other forms of this page.
     pub links: Vec<Link>,
-    /// The key figures, in this order.
-    pub tiles: Vec<Tile>,
     /// Warnings that the reader must know before relying on the figures.
-    pub notices: Vec<Notice>,
+    pub notices: Vec<String>,
     /// Charts, tables and text, in this order.
     pub sections: Vec<Section>,
-}
-
-/// A key figure, in large type.
-#[derive(Clone, Debug, Serialize)]
-pub struct Tile {
-    /// The name of the figure.
-    pub label: String,
-    /// The value, with its unit.
-    pub value: String,
-    /// A few words below the value; may be empty.
-    pub note: String,
-}
-
-/// A warning near the top of the page.
-#[derive(Clone, Debug, Serialize)]
-pub struct Notice {
-    /// What the reader must know.
-    pub text: String,
-    /// What to do about it; may be empty.
-    pub advice: String,
 }
 
 /// A part of the page under a heading.
@@ -209,8 +187,7 @@ pub(crate) mod tests {
             title: "A & B".into(),
             subtitle: "http://127.0.0.1:80/?a=1&b=<2>".into(),
             links: vec![Link { href: "a%26b.csv".into(), text: "CSV".into() }],
-            tiles: vec![Tile { label: "p99".into(), value: "1.2 ms".into(), note: String::new() }],
-            notices: vec![Notice { text: "too short".into(), advice: "measure for longer".into() }],
+            notices: vec!["too <short>".into()],
             sections: vec![
                 Section::new("Errors", vec![Block::Table(table)]),
                 Section::new(
@@ -233,9 +210,7 @@ pub(crate) mod tests {
         for part in [
             "<title>A &amp; B</title>",
             "b=&lt;2&gt;",
-            "1.2 ms",
-            "too short",
-            "measure for longer",
+            "<li>too &lt;short&gt;</li>",
             "reset &lt;by&gt; peer",
             "annulus load &#x27;&lt;x&gt;&#x27;",
             "<a href=\"a%26b.csv\">CSV</a>",

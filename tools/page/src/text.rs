@@ -40,11 +40,6 @@ pub fn percent(value: f64) -> String {
     format!("{} %", number(value * 100.0))
 }
 
-/// Formats a ratio with three decimals: `1.051`.
-pub fn ratio(value: f64) -> String {
-    format!("{value:.3}")
-}
-
 /// Quotes a word for a shell if necessary.
 pub fn quoted(word: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,@%+[]".contains(c);

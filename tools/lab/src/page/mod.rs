@@ -40,7 +40,7 @@ mod tables;
 #[cfg(test)]
 mod tests;
 
-use annulus_page::{Block, Link, Notice, Page, Section};
+use annulus_page::{Block, Link, Page, Section};
 use serde_json::Value as Json;
 
 use crate::bench::Report;
@@ -173,7 +173,6 @@ impl Document<'_> {
             title: self.title(),
             subtitle: self.verdict(),
             links: self.links(),
-            tiles: Vec::new(),
             notices: self.notices(),
             sections,
         }
@@ -212,13 +211,13 @@ impl Document<'_> {
     }
 
     /// Returns warnings and failures, and for a suite its notes.
-    fn notices(&self) -> Vec<Notice> {
+    fn notices(&self) -> Vec<String> {
         let report = self.report;
         let own = || report.warnings.iter().cloned().chain(report.failures());
         let mut texts: Vec<String> = self.suite.map_or(Vec::new(), |suite| suite.notes.clone());
         texts.extend(own().filter(|text| !texts.contains(text)).collect::<Vec<_>>());
         texts.retain(|text| !report.settings.contenders.missing.contains(text));
-        texts.into_iter().map(|text| Notice { text, advice: String::new() }).collect()
+        texts
     }
 
     /// Returns a heat map for each compared metric, if there is more than one contender.
