@@ -106,7 +106,7 @@ pub(crate) fn printable(text: &str) -> String {
 
 /// Formats a number with thousands separators.
 pub(crate) fn thousands(number: u64) -> String {
-    annulus_lab::bench::grouped(number as f64, 0)
+    annulus_page::text::grouped(number as f64, 0)
 }
 
 #[cfg(test)]

@@ -14,6 +14,13 @@ pub fn number(value: f64) -> String {
     separated(whole) + rest
 }
 
+/// Formats a number with thousands separators and this many decimals: `84,120.50`.
+pub fn grouped(value: f64, decimals: usize) -> String {
+    let text = format!("{value:.decimals$}");
+    let (whole, rest) = text.split_at(text.find('.').unwrap_or(text.len()));
+    separated(whole) + rest
+}
+
 /// Formats a number, from 10,000 on with a suffix: `84.1k`, `1.2M`.
 pub fn short(value: f64) -> String {
     match value.abs() {
@@ -74,6 +81,7 @@ mod tests {
             ["84.1k", "1.23M", "9,999", "2G"]
         );
         assert_eq!(number(f64::NAN), "–");
+        assert_eq!([grouped(-1234.5, 0), grouped(84_120.0, 2)], ["-1,234", "84,120.00"]);
     }
 
     #[test]

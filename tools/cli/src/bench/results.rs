@@ -3,11 +3,12 @@
 use super::sweep::sweep_text;
 use crate::text::{table, wrapped};
 use annulus_lab::bench::{
-    Arrivals, Bench, Cell, CellVerdict, Column, Metric, NOT_MEASURED, Report, Role, Row, grouped,
+    Arrivals, Bench, Cell, CellVerdict, Column, Metric, NOT_MEASURED, Report, Role, Row,
     range_names,
 };
 use annulus_load::counted;
 use annulus_load::stats::{Interval, Ratio, Verdict};
+use annulus_page::text::grouped;
 
 /// Maximum length in characters of a baseline name in a column title.
 const MAX_BASELINE_COLUMNS: usize = 17;

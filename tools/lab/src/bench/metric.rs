@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use annulus_page::text::grouped;
 use serde::{Deserialize, Serialize};
 
 use super::column::Column;
@@ -205,19 +206,6 @@ impl Format {
             Format::Micros => grouped(number, 0),
         }
     }
-}
-
-/// Formats a number with this many decimals and thousands separators.
-pub fn grouped(number: f64, decimals: usize) -> String {
-    let text = format!("{number:.decimals$}");
-    let whole = text.find('.').unwrap_or(text.len());
-    let (digits, rest) = text.split_at(whole);
-    let groups: Vec<&str> = digits.as_bytes().rchunks(3).rev().map(ascii).collect();
-    groups.join(",") + rest
-}
-
-fn ascii(digits: &[u8]) -> &str {
-    std::str::from_utf8(digits).expect("a digit is not ASCII")
 }
 
 #[cfg(test)]

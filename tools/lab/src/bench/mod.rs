@@ -48,7 +48,7 @@ pub use envelope::{Distances, Envelope};
 pub use formula::Formula;
 pub(crate) use metric::SYSTEM_CALLS_KEY;
 pub use metric::{
-    Better, Fold, Format, MIN_RATE_RATIO, Metric, Role, Sample, cpu, grouped, megabytes, rate,
+    Better, Fold, Format, MIN_RATE_RATIO, Metric, Role, Sample, cpu, megabytes, rate,
 };
 pub use record::{Outcome, Record};
 pub use report::{Footprint, NOT_MEASURED, Report, Row, SliceRow};

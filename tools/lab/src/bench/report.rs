@@ -7,7 +7,7 @@ use super::arrivals::Arrivals;
 use super::cell::Cell;
 use super::column::{Column, Figure};
 use super::envelope::Envelope;
-use super::metric::{Metric, Sample, grouped};
+use super::metric::{Metric, Sample};
 use super::record::{Outcome, Record};
 use super::schedule::Slice;
 use super::sides::Sides;
@@ -18,6 +18,7 @@ use super::warnings;
 use crate::environment::Environment;
 use crate::proc::Memory;
 use annulus_load::counted;
+use annulus_page::text::grouped;
 use serde::{Deserialize, Serialize};
 
 /// The text for values that were not measured.

@@ -1,10 +1,11 @@
 //! A suite with its published and its measured figures.
 
+use annulus_page::text::grouped;
 use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};
 
 use super::run::{SuitePlan, SuiteRun, figure};
-use crate::bench::{self, NOT_MEASURED, grouped};
+use crate::bench::{self, NOT_MEASURED};
 use crate::tables::{Question, Suite, Table};
 
 /// The label of a line of published figures in [`TableReport::lines`].
