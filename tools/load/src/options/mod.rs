@@ -64,7 +64,7 @@ pub struct Options {
     #[arg(short = 'c', long, value_name = "COUNT", value_parser = values::connections)]
     pub connections: Option<usize>,
     /// How long to measure, in seconds or with a unit: 500ms, 2m [default: 10]
-    #[arg(short = 'd', long, value_name = "TIME", value_parser = parse_duration)]
+    #[arg(short = 'd', long, value_name = "TIME", value_parser = values::measured_time)]
     #[serde(deserialize_with = "values::duration")]
     pub duration: Option<Duration>,
     /// How many requests to send, over all connections: 500, 10k. The run ends with the last

@@ -36,9 +36,20 @@ pub fn parse_duration(text: &str) -> Result<Duration, String> {
     }
 }
 
+/// Parses the argument of `-d`, which is the body of a request for curl.
+pub(super) fn measured_time(text: &str) -> Result<Duration, String> {
+    parse_duration(text).map_err(|error| format!("{error}; -d is the duration, and -b the body"))
+}
+
+/// Parses the argument of `-t`, which is the duration for some other load generators.
 pub(super) fn threads(text: &str) -> Result<u16, String> {
     let count = text.parse().ok().filter(|count| (1..=MAX_EVENT_LOOPS as u16).contains(count));
-    count.ok_or_else(|| format!("'{text}' is not a number of threads from 1 to {MAX_EVENT_LOOPS}"))
+    count.ok_or_else(|| {
+        format!(
+            "'{text}' is not a number of threads from 1 to {MAX_EVENT_LOOPS}; -t is the number of \
+             threads, and -d the duration"
+        )
+    })
 }
 
 /// Parses a whole number. The error names `what` and its limits, which `Plan::validate` checks.
