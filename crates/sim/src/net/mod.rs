@@ -50,7 +50,11 @@ const IPPROTO_UDP: u32 = 17;
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum NetEvent {
-    Socket(SocketId, SocketChange),
+    Socket {
+        id: SocketId,
+        given_up: u16,
+        change: SocketChange,
+    },
     /// The timer of an operation expires.
     Timer(OpId),
     /// A timer descriptor expires: its number, and the number of its setting.
@@ -318,19 +322,20 @@ impl Net {
     }
 
     fn run_event(&mut self, event: NetEvent) {
-        let (id, change) = match event {
+        let (id, given_up, change) = match event {
             NetEvent::Timer(id) => return self.fired.push_back(id),
             NetEvent::Clock(timer, setting) => return self.expired.push_back((timer, setting)),
             NetEvent::Arrival(datagram) => return self.on_arrival(datagram),
             NetEvent::Unreachable(datagram) => return self.on_unreachable(datagram),
             NetEvent::GiveUp(id, at) => return self.on_give_up(id, at),
-            NetEvent::Socket(id, change) => (id, change),
+            NetEvent::Socket { id, given_up, change } => (id, given_up, change),
         };
-        if self.is_cut_off(id) && !matches!(change, SocketChange::Attempt(_)) {
+        let is_stale = self.socket(id).given_up != given_up;
+        if !is_stale && self.is_cut_off(id) && !matches!(change, SocketChange::Attempt(_)) {
             return self.hold(id, change);
         }
         self.socket_mut(id).events -= 1;
-        if !self.drop_if_lost(id, change) {
+        if !is_stale && !self.drop_if_lost(id, change) {
             self.apply(id, change);
         }
         self.reap(id);
@@ -366,13 +371,16 @@ impl Net {
         let (now, occupied) = (time.now(), link.time_on_wire(bytes));
         let at = socket.inbound.wire.schedule(now, occupied, link.delay(random));
         socket.events += 1;
-        time.schedule(at, NetEvent::Socket(to, change));
+        let given_up = socket.given_up;
+        time.schedule(at, NetEvent::Socket { id: to, given_up, change });
     }
 
     #[inline]
     fn schedule(&mut self, at: Nanos, id: SocketId, change: SocketChange) {
-        self.socket_mut(id).events += 1;
-        self.time.schedule(at, NetEvent::Socket(id, change));
+        let socket = self.sockets.at_mut(id);
+        socket.events += 1;
+        let given_up = socket.given_up;
+        self.time.schedule(at, NetEvent::Socket { id, given_up, change });
     }
 
     /// Reports that a socket has changed, to its waiting operations and to epoll.

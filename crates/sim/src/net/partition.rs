@@ -10,8 +10,9 @@ use std::net::IpAddr;
 pub(super) struct Partitions {
     pairs: Vec<AddressPair>,
     down: Vec<IpAddr>,
-    /// Changes of connections, in the order in which they would have arrived.
-    held: VecDeque<(SocketId, SocketChange)>,
+    /// Changes of connections, in the order in which they would have arrived. The number is
+    /// [`Socket::given_up`](super::Socket::given_up).
+    held: VecDeque<(SocketId, u16, SocketChange)>,
 }
 
 impl Partitions {
@@ -57,10 +58,13 @@ impl Net {
 
     /// Schedules the held changes whose connections are no longer cut off.
     pub(super) fn release_held(&mut self) {
-        for (id, change) in std::mem::take(&mut self.partitions.held) {
+        for (id, given_up, change) in std::mem::take(&mut self.partitions.held) {
             match self.is_cut_off(id) {
-                true => self.partitions.held.push_back((id, change)),
-                false => self.time.schedule(self.time.now(), NetEvent::Socket(id, change)),
+                true => self.partitions.held.push_back((id, given_up, change)),
+                false => {
+                    let event = NetEvent::Socket { id, given_up, change };
+                    self.time.schedule(self.time.now(), event);
+                }
             }
         }
     }
@@ -78,7 +82,7 @@ impl Net {
 
     /// Holds a change until the partition ends.
     pub(super) fn hold(&mut self, id: SocketId, change: SocketChange) {
-        self.partitions.held.push_back((id, change));
+        self.partitions.held.push_back((id, self.socket(id).given_up, change));
         self.note_held(id, change);
     }
 }

@@ -66,6 +66,9 @@ pub(crate) struct Socket {
     pub(crate) released: bool,
     /// Number of scheduled events and datagrams that refer to the socket.
     pub(crate) events: u32,
+    /// Number of attempts to connect that were given up. Their changes are scheduled with a smaller
+    /// number, and have no effect.
+    pub(crate) given_up: u16,
     readers: Vec<OpId>,
     writers: Vec<OpId>,
     /// The epoll registrations that watch the socket.
@@ -94,6 +97,7 @@ impl Socket {
             gives_up: None,
             released: false,
             events: 0,
+            given_up: 0,
             readers: Vec::new(),
             writers: Vec::new(),
             watchers: Vec::new(),

@@ -68,13 +68,33 @@ impl Net {
         }
         match socket.state {
             SocketState::Open => self.vanish(id),
-            // The accepting end, if it exists, is reset once it can be reached.
-            SocketState::Connecting => self.reset_peer(id),
+            SocketState::Connecting => {
+                self.abandon_attempt(id);
+                return self.on_refused(id, Errno::TIMEDOUT);
+            }
             _ => return,
         }
         self.socket_mut(id).error = Some(Errno::TIMEDOUT);
         self.wake(id, Side::Read);
         self.wake(id, Side::Write);
+    }
+
+    /// Separates a socket from its attempt to connect, so that it can connect again. A closed
+    /// socket becomes the peer of the accepting end, if that exists, and resets it once it can be
+    /// reached.
+    pub(super) fn abandon_attempt(&mut self, id: SocketId) {
+        let socket = self.socket_mut(id);
+        socket.gives_up = None;
+        socket.given_up = socket.given_up.wrapping_add(1);
+        let Some(accepted) = socket.peer.take() else { return };
+        let mut closed = Socket::new(socket.domain, socket.options.clone());
+        (closed.local, closed.remote) = (socket.local, socket.remote);
+        closed.state = std::mem::replace(&mut socket.state, SocketState::Connecting);
+        closed.inbound = std::mem::take(&mut socket.inbound);
+        (closed.peer, closed.released) = (Some(accepted), true);
+        let closed = self.sockets.insert(closed);
+        self.socket_mut(accepted).peer = Some(closed);
+        self.reset_peer(closed);
     }
 
     /// Records which connections are no longer cut off.

@@ -4,8 +4,9 @@
 use crate::common::*;
 use annulus_kernel::*;
 use annulus_ring::*;
-use annulus_sim::{Link, Profile, Sim, SimBuilder};
+use annulus_sim::{Hosts, Link, Profile, Sim, SimBuilder};
 use rustix::io::Errno;
+use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -163,6 +164,61 @@ fn connect_times_out_when_backlog_stays_full() {
         [errno(Errno::TIMEDOUT)]
     );
     assert!(is_about(waited, Duration::from_secs(63)), "{waited:?}: 1 + 2 + 4 + … + 32 seconds");
+}
+
+/// The answers of the network to an attempt that was given up do not reach the next one.
+#[test]
+fn connect_that_timed_out_can_be_repeated() {
+    let [here, there] = [[10, 0, 0, 1], [10, 0, 0, 2]].map(IpAddr::from);
+    for listens in [true, false] {
+        let builder = builder_with_link(|link| link.latency = Duration::from_millis(10));
+        let (mut host, sim) = Host::simulated(builder);
+        let [listener, client] = [there, here].map(|ip| {
+            let fd = host.socket();
+            host.kernel.bind(fd, &SocketAddr::from((ip, 0)).into()).unwrap();
+            fd
+        });
+        let to = host.kernel.local_address(listener).unwrap();
+        if listens {
+            host.kernel.listen(listener, 8).unwrap();
+        }
+        let bytes = to.as_bytes();
+        let (address, len) = (bytes.as_ptr(), bytes.len() as u32);
+        host.push(1, op::Connect { fd: client, address, len }.entry());
+        host.reap();
+        sim.compute(Duration::from_millis(15));
+        sim.partition(here, there);
+        let accepted = listens.then(|| host.accept(listener));
+        if let Some(first) = accepted {
+            assert_eq!(host.send(first, b"old"), 3);
+        }
+        let taken = loop {
+            host.ring.enter(Wait::For { completions: 1, timeout: None }).unwrap();
+            if let Some(done) = host.ring.completions().next() {
+                break done;
+            }
+        };
+        assert_eq!(fields(&taken), (1, errno(Errno::TIMEDOUT), false));
+        // The answer to the first attempt arrives before that to the second.
+        host.push(2, op::Connect { fd: client, address, len }.entry());
+        assert!(host.reap().is_empty(), "the second connect was refused");
+        if !listens {
+            host.kernel.listen(listener, 8).unwrap();
+        }
+        sim.repair(here, there);
+        assert_eq!(fields(&host.wait_for(1)[0]), (2, 0, false), "listens: {listens}");
+        if let Some(first) = accepted {
+            assert_eq!(host.recv(first), Err(errno(Errno::CONNRESET)));
+            host.kernel.close(first);
+        }
+        let server = host.accept(listener);
+        assert_eq!(host.send(server, b"new"), 3);
+        assert_eq!(host.recv(client).unwrap(), b"new");
+        [listener, client, server].into_iter().for_each(|fd| host.kernel.close(fd));
+        assert!(!sim.pass_until(None), "something is left in flight");
+        drop(host);
+        assert_eq!(sim.leftovers(), [""; 0]);
+    }
 }
 
 #[test]
