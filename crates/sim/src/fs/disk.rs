@@ -107,6 +107,11 @@ pub(crate) struct AnchoredPath {
 }
 
 impl AnchoredPath {
+    /// Returns the last name of the path.
+    pub(super) fn last_step(&self) -> Option<&[u8]> {
+        self.path.split(|byte| *byte == b'/').rfind(|step| !step.is_empty())
+    }
+
     /// Returns true if a slash at the end allows only a directory.
     pub(super) fn demands_directory(&self) -> bool {
         self.path.ends_with(b"/")
@@ -271,8 +276,15 @@ impl Disk {
         let flags = OFlags::from_bits_retain(flags);
         let from = self.start_inode(at)?;
         let creates = flags.contains(OFlags::CREATE);
+        if creates && flags.contains(OFlags::DIRECTORY) {
+            return Err(Errno::INVAL);
+        }
         if creates && at.demands_directory() {
-            return Err(Errno::ISDIR);
+            let parent = self.tree.parent_and_name(from, &at.path);
+            return Err(parent
+                .err()
+                .filter(|errno| *errno != Errno::INVAL)
+                .unwrap_or(Errno::ISDIR));
         }
         let found = if at.path.is_empty() && at.dir.is_some() {
             Ok(from)
@@ -288,7 +300,7 @@ impl Disk {
             found => found?,
         };
         let directory = matches!(self.tree.inode(ino).node, Node::Dir { .. });
-        let writes = flags.intersects(OFlags::WRONLY | OFlags::RDWR);
+        let writes = flags.intersects(OFlags::WRONLY | OFlags::RDWR | OFlags::TRUNC);
         if directory && (writes || creates) {
             return Err(Errno::ISDIR);
         }
@@ -374,9 +386,13 @@ impl Disk {
         if self.opens.at(file).flags.contains(OFlags::WRONLY) {
             return Err(Errno::BADF);
         }
+        check_offset(offset, len(into))?;
         self.check_alignment(file, into, offset)?;
         let at = offset.unwrap_or(self.opens.at(file).cursor);
         let direct = self.is_direct(file);
+        if len(into) == 0 {
+            return Ok(0);
+        }
         let pages = self.pages_mut(file)?;
         if nowait && !pages.is_cached(at, len(into)) {
             return Err(Errno::AGAIN);
@@ -408,6 +424,7 @@ impl Disk {
         let (cursor, append) =
             (self.opened(file).cursor, self.opened(file).flags.contains(OFlags::APPEND));
         let end = self.writable(file)?.len();
+        check_offset(offset, bytes.len())?;
         if bytes.is_empty() {
             self.opened(file).last_write = 0..0;
             return Ok(0);
@@ -496,11 +513,39 @@ impl Disk {
         (to, to_offset): (OpenId, Option<u64>),
         len: usize,
     ) -> Result<usize, Errno> {
+        let len = self.copied_len((from, from_offset), (to, to_offset), len)?;
         let at = from_offset.unwrap_or(self.opens.at(from).cursor);
         let bytes = self.pages_mut(from)?.read(at, len, false);
         let count = self.write_bytes(to, &bytes, to_offset)?;
         self.advance_cursor(from, from_offset, count);
         Ok(count)
+    }
+
+    /// Returns how many bytes of a copy there are, or the error if it is not possible.
+    fn copied_len(
+        &self,
+        (from, from_offset): (OpenId, Option<u64>),
+        (to, to_offset): (OpenId, Option<u64>),
+        len: usize,
+    ) -> Result<usize, Errno> {
+        let end = self.pages(from)?.len();
+        self.pages(to)?;
+        let (source, target) = (self.opens.at(from), self.opens.at(to));
+        let writes = target.flags.intersects(OFlags::WRONLY | OFlags::RDWR);
+        if source.flags.contains(OFlags::WRONLY) || !writes || target.flags.contains(OFlags::APPEND)
+        {
+            return Err(Errno::BADF);
+        }
+        let at = from_offset.unwrap_or(source.cursor);
+        let to_at = to_offset.unwrap_or(target.cursor);
+        check_offset(Some(at), len)?;
+        check_offset(Some(to_at), len)?;
+        let count = (len as u64).min(end.saturating_sub(at));
+        let overlaps = to_at < at + count && at < to_at + count;
+        if source.ino == target.ino && overlaps {
+            return Err(Errno::INVAL);
+        }
+        Ok(count as usize)
     }
 
     /// Writes a file's bytes, or a directory's names, to the device. Reports an earlier failure
@@ -545,6 +590,9 @@ impl Disk {
     }
 
     pub(crate) fn set_len(&mut self, file: OpenId, len: u64) -> Result<usize, Errno> {
+        if is_negative(len) {
+            return Err(Errno::INVAL);
+        }
         self.writable(file).map_err(|_| Errno::INVAL)?.set_len(len);
         Ok(0)
     }
@@ -574,12 +622,8 @@ impl Disk {
         offset: u64,
         len: u64,
     ) -> Result<usize, Errno> {
+        let end = self.allocated_end(file, offset, len)?;
         let bytes = usize::try_from(len).map_err(|_| Errno::FBIG)?;
-        if len == 0 {
-            return Err(Errno::INVAL);
-        }
-        let end = offset.checked_add(len).filter(|end| i64::try_from(*end).is_ok());
-        let end = end.ok_or(Errno::FBIG)?;
         let free = self.free_pages();
         let pages = self.writable(file)?;
         if !pages.fits(offset, bytes, free) {
@@ -592,7 +636,18 @@ impl Disk {
         Ok(0)
     }
 
+    /// Checks the range of an allocation, in the order of Linux, and returns its end.
+    fn allocated_end(&mut self, file: OpenId, offset: u64, len: u64) -> Result<u64, Errno> {
+        if len == 0 || is_negative(offset) || is_negative(len) {
+            return Err(Errno::INVAL);
+        }
+        self.writable(file)?;
+        let end = offset + len;
+        if is_negative(end) { Err(Errno::FBIG) } else { Ok(end) }
+    }
+
     pub(crate) fn punch(&mut self, file: OpenId, offset: u64, len: u64) -> Result<usize, Errno> {
+        self.allocated_end(file, offset, len)?;
         let pages = self.writable(file)?;
         let last = pages.len().next_multiple_of(PAGE_SIZE as u64);
         let len = len.min(last.saturating_sub(offset));
@@ -619,6 +674,17 @@ impl Disk {
         into.put_stat(&names::stat(ino, inode.links, mode, size, pages, self.device.alignment));
         Ok(0)
     }
+}
+
+/// Returns true if an offset is negative for Linux, where it has a sign.
+fn is_negative(offset: u64) -> bool {
+    i64::try_from(offset).is_err()
+}
+
+/// Fails with EINVAL if a transfer would begin or end at a negative offset.
+fn check_offset(offset: Option<u64>, len: usize) -> Result<(), Errno> {
+    let is_bad = |at: u64| is_negative(at) || is_negative(at + len as u64);
+    if offset.is_some_and(is_bad) { Err(Errno::INVAL) } else { Ok(()) }
 }
 
 fn len(ranges: &MemoryRanges) -> usize {

@@ -18,9 +18,13 @@ impl Disk {
 
     pub(crate) fn remove(&mut self, at: &AnchoredPath, directory: bool) -> Result<usize, Errno> {
         let from = self.start_inode(at)?;
+        let (dir, name) = match self.tree.parent_and_name(from, &at.path) {
+            Err(Errno::INVAL) if !directory => return Err(Errno::ISDIR),
+            Err(Errno::INVAL) if at.last_step() == Some(&b".."[..]) => return Err(Errno::NOTEMPTY),
+            parent => parent?,
+        };
         let ino = self.tree.find(from, &at.path)?;
         self.check_removal(ino, directory)?;
-        let (dir, name) = self.tree.parent_and_name(from, &at.path)?;
         self.tree.change(vec![(dir, name.to_vec(), None)]);
         self.remove_name(ino, dir);
         Ok(0)
@@ -54,23 +58,30 @@ impl Disk {
         replace: bool,
     ) -> Result<usize, Errno> {
         let (start, end) = (self.start_inode(from)?, self.start_inode(to)?);
-        let ino = self.tree.find(start, &from.path)?;
-        if to.demands_directory() && !self.is_directory(ino) {
+        let old = self.tree.parent_and_name(start, &from.path);
+        let new = self.tree.parent_and_name(end, &to.path);
+        let ((old_dir, old_name), (new_dir, new_name)) = match (old, new) {
+            (Err(errno), _) | (_, Err(errno)) if errno != Errno::INVAL => return Err(errno),
+            // One of the names is `.` or `..`.
+            (Err(_), _) => return Err(Errno::BUSY),
+            (_, Err(_)) => return Err(if replace { Errno::BUSY } else { Errno::EXIST }),
+            (Ok(old), Ok(new)) => (old, new),
+        };
+        let ino = self.tree.entries(old_dir)?.get(old_name).copied().ok_or(Errno::NOENT)?;
+        let target = self.tree.entries(new_dir)?.get(new_name).copied();
+        if target.is_some() && !replace {
+            return Err(Errno::EXIST);
+        }
+        if (from.demands_directory() || to.demands_directory()) && !self.is_directory(ino) {
             return Err(Errno::NOTDIR);
         }
-        let (old_dir, old_name) = self.tree.parent_and_name(start, &from.path)?;
-        let (new_dir, new_name) = self.tree.parent_and_name(end, &to.path)?;
         if self.is_within(new_dir, ino) {
             return Err(Errno::INVAL);
         }
-        let target = self.tree.entries(new_dir)?.get(new_name).copied();
         if target == Some(ino) {
             return Ok(0);
         }
         if let Some(target) = target {
-            if !replace {
-                return Err(Errno::EXIST);
-            }
             self.check_removal(target, self.is_directory(ino))?;
         }
         let gone = (old_dir, old_name.to_vec(), None);
@@ -103,12 +114,12 @@ impl Disk {
 
     pub(crate) fn link(&mut self, from: &AnchoredPath, to: &AnchoredPath) -> Result<usize, Errno> {
         let ino = self.tree.find(self.start_inode(from)?, &from.path)?;
-        if self.is_directory(ino) {
-            return Err(Errno::PERM);
-        }
         let (dir, name) = self.free_name(to)?;
         if to.demands_directory() {
             return Err(Errno::NOENT);
+        }
+        if self.is_directory(ino) {
+            return Err(Errno::PERM);
         }
         self.tree.change(vec![(dir, name.to_vec(), Some(ino))]);
         self.tree.inode_mut(ino).links += 1;
@@ -128,7 +139,9 @@ impl Disk {
         if self.tree.find(start, &at.path).is_ok() {
             return Err(Errno::EXIST);
         }
-        self.tree.parent_and_name(start, &at.path)
+        let (dir, name) = self.tree.parent_and_name(start, &at.path)?;
+        // The path of a file that ends in a slash leads nowhere, but the name is taken.
+        if self.tree.entries(dir)?.contains_key(name) { Err(Errno::EXIST) } else { Ok((dir, name)) }
     }
 
     pub(crate) fn set_mode(&mut self, at: &AnchoredPath, mode: u32) -> Result<usize, Errno> {

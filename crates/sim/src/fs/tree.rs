@@ -209,11 +209,19 @@ impl Tree {
     }
 
     /// Removes inodes that are not open and have no name in the directories, on the device or in
-    /// the journal.
+    /// the journal. Directories above an open one stay, because paths from there may lead to them.
     pub(super) fn sweep(&mut self) {
         let named = self.durable.values().flat_map(BTreeMap::values).copied();
         let noted = self.journal.iter().flatten().filter_map(|(.., ino)| *ino);
-        let needed: BTreeSet<Ino> = named.chain(noted).collect();
+        let mut needed: BTreeSet<Ino> = named.chain(noted).collect();
+        for mut inode in self.inodes.values().filter(|inode| inode.opens > 0) {
+            while let Node::Dir { parent, .. } = inode.node
+                && parent != ROOT_INO
+            {
+                needed.insert(parent);
+                inode = self.inode(parent);
+            }
+        }
         self.inodes.retain(|ino, it| it.links + it.opens > 0 || needed.contains(ino));
         self.durable.retain(|ino, _| self.inodes.contains_key(ino));
     }

@@ -203,7 +203,7 @@ impl FileRequest {
                     disk.allocate(*file, mode != 0, offset, len)
                 })
             }
-            F::Allocate { fd, mode: FALLOCATE_PUNCH_HOLE, offset, len } if len > 0 => {
+            F::Allocate { fd, mode: FALLOCATE_PUNCH_HOLE, offset, len } => {
                 DiskCall::immediate(find(fd)?, move |disk, file| disk.punch(*file, offset, len))
             }
             // Neither advice nor status flags have an effect on a simulated file.

@@ -173,6 +173,22 @@ fn removed_directory_refuses_listing_and_new_names() {
 }
 
 #[test]
+fn removed_directory_leads_to_its_removed_parent() {
+    on_sim_and_linux_disks(|mut fixture| {
+        fixture.make_dir("d").unwrap();
+        fixture.make_dir("d/e").unwrap();
+        let inner = fixture.open("d/e", OFlags::RDONLY).unwrap();
+        fixture.remove("d/e", true).unwrap();
+        fixture.remove("d", true).unwrap();
+        let mut stat = FileStat::default();
+        let at = PathAt { dir: inner, path: c"..".as_ptr() };
+        assert_eq!(fixture.call(FileCall::Stat { at, flags: 0, stat: &raw mut stat }), Ok(0));
+        assert_eq!(stat.links, 0);
+        fixture.close(inner);
+    });
+}
+
+#[test]
 fn power_cut_keeps_synced_data_and_may_lose_the_rest() {
     let (mut fixture, sim) = Fixture::simulated(Sim::builder(1));
     let file = fixture.open("a", CREATE_RDWR).unwrap();

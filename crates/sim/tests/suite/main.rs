@@ -3,6 +3,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod compared_files;
 mod datagram_stress;
 mod driver;
 mod epoll;
