@@ -174,7 +174,7 @@ impl World {
             }
             Registration::Delete => {
                 instance.forget(key);
-                self.unwatch(epoll, file);
+                self.unwatch((epoll, key));
             }
         }
         Ok(())
@@ -188,9 +188,9 @@ impl World {
         }
     }
 
-    fn unwatch(&mut self, epoll: u32, file: FileId) {
-        if let Some(watchers) = self.watchers_of(file) {
-            watchers.retain(|(instance, _)| *instance != epoll);
+    fn unwatch(&mut self, (epoll, key): Watcher) {
+        if let Some(watchers) = self.watchers_of(key.1) {
+            watchers.retain(|watcher| *watcher != (epoll, key));
         }
     }
 
@@ -283,6 +283,6 @@ impl World {
 
     pub(super) fn end_epoll(&mut self, epoll: u32) {
         let Epoll { interests, .. } = self.epolls.remove(epoll);
-        interests.into_keys().for_each(|(_, file)| self.unwatch(epoll, file));
+        interests.into_keys().for_each(|key| self.unwatch((epoll, key)));
     }
 }

@@ -336,6 +336,41 @@ fn registration_ends_with_its_file() {
 
 /// On Linux, another thread may have reused the number of a closed descriptor, so this is tried
 /// only on the simulated kernel.
+/// Returns another descriptor of the same file, which has been passed through a Unix socket.
+fn duplicate(script: &Script, fd: Fd) -> Fd {
+    let (one, other) = script.kernel.socket_pair(SocketType::Datagram, true).unwrap();
+    let (one, other) = (owned(one), owned(other));
+    let mut control = [0; 64];
+    let mut writer = ControlWriter::new(&mut control, Direction::Sent);
+    assert!(writer.push(Control::Descriptors(&fd.raw().to_ne_bytes())));
+    let control_len = writer.len();
+    script.kernel.send_datagram_now(one, &[], &control[..control_len], &[]).unwrap();
+    let mut header = MsgHeader { control: control.as_mut_ptr(), control_len, ..MsgHeader::EMPTY };
+    // SAFETY: the header and the control memory are borrowed for the call.
+    unsafe { script.kernel.receive_message(other, &raw mut header).unwrap() };
+    let number = match messages::controls(&control)[..] {
+        [Control::Descriptors(bytes)] => descriptors(bytes).next(),
+        _ => None,
+    };
+    [one, other].into_iter().for_each(|fd| script.kernel.close(fd));
+    owned(number.expect("no descriptor was passed"))
+}
+
+#[test]
+fn deleting_a_registration_keeps_that_of_another_descriptor() {
+    same_edges(|script| {
+        let (client, server) = script.pair();
+        let again = duplicate(script, server);
+        script.add("server", server, READ_EVENTS);
+        script.add("again", again, READ_EVENTS);
+        script.record("added");
+        script.kernel.epoll_control(script.epoll, Registration::Delete, server).unwrap();
+        script.send(client, b"hello").unwrap();
+        script.record("hello");
+        [client, server, again].into_iter().for_each(|fd| script.kernel.close(fd));
+    });
+}
+
 #[test]
 fn registering_a_closed_descriptor_is_refused() {
     let script = Script::new(Sim::builder(1).build());
