@@ -268,6 +268,9 @@ impl Net {
     pub(crate) fn release(&mut self, id: SocketId) {
         let socket = self.socket_mut(id);
         socket.released = true;
+        // Keeps the socket until the end of this function. Datagrams that it has sent to itself
+        // would free it when they are discarded.
+        socket.events += 1;
         let unread = socket.inbound.arrived > 0;
         socket.inbound.discard_arrived();
         match socket.state {
@@ -290,6 +293,7 @@ impl Net {
         if let Some(local) = self.socket(id).local {
             self.ports_of(id).unbind(local.port(), id);
         }
+        self.socket_mut(id).events -= 1;
         self.reap(id);
     }
 

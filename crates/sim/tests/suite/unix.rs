@@ -333,6 +333,16 @@ fn passed_descriptors(got: &ReceivedMessage) -> Vec<Fd> {
 }
 
 #[test]
+fn socket_with_unread_datagrams_from_itself_can_be_closed() {
+    on_sim_and_linux(|mut host| {
+        let name = abstract_name();
+        let fd = bound(&host, SocketType::Datagram, &name);
+        assert_eq!(host.send_to(fd, &name, b"hello"), 5);
+        host.kernel.close(fd);
+    });
+}
+
+#[test]
 fn passed_descriptors_stay_open() {
     on_sim_and_linux(|mut host| {
         for kind in [SocketType::Stream, SocketType::Datagram] {
