@@ -229,7 +229,9 @@ impl Op {
     pub(crate) fn side(&self) -> Side {
         match self.body {
             OpKind::Connect | OpKind::Send(_) => Side::Write,
-            OpKind::Poll { events, .. } if events & poll::IN == 0 => Side::Write,
+            OpKind::Poll { events, .. } if events & (poll::IN | poll::OUT) == poll::OUT => {
+                Side::Write
+            }
             OpKind::Accept { .. } | OpKind::Receive(_) | OpKind::Poll { .. } => Side::Read,
             // These do not wait at a socket.
             OpKind::Timer { .. } | OpKind::Notification(_) | OpKind::File(_) | OpKind::Never => {

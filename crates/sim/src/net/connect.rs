@@ -40,14 +40,18 @@ impl Net {
     /// Makes a datagram socket receive from all senders again.
     fn disconnect(&mut self, id: SocketId) {
         self.socket_mut(id).remote = None;
-        self.set_datagram_peer(id, DatagramPeer::None);
+        self.change_datagram_peer(id, DatagramPeer::None);
     }
 
     fn connect_tcp(&mut self, id: SocketId, to: SocketAddr) -> Result<(), Errno> {
+        if let Some(Some(error)) = self.take_failed_connect(id) {
+            return Err(error);
+        }
         let socket = self.socket(id);
         match socket.state {
             SocketState::Connecting => return Err(Errno::ALREADY),
             SocketState::Listening(_) => return Err(Errno::ISCONN),
+            SocketState::Open if socket.connect_is_unreported => return Ok(()),
             // A connection that has been reset counts as connected.
             _ if socket.peer.is_some() => return Err(Errno::ISCONN),
             _ => {}
@@ -66,8 +70,28 @@ impl Net {
         socket.local = Some(local);
         socket.remote = Some(to);
         socket.state = SocketState::Connecting;
+        socket.connect_is_unreported = true;
         self.schedule_attempt(id, 0, 0);
         Ok(())
+    }
+
+    /// If a TCP connect has failed and no call has reported it, returns its error, unless that has
+    /// been read as `SO_ERROR`. The socket can then connect again.
+    pub(crate) fn take_failed_connect(&mut self, id: SocketId) -> Option<Option<Errno>> {
+        let socket = self.socket_mut(id);
+        if !(socket.connect_is_unreported && socket.is_closed()) {
+            return None;
+        }
+        socket.connect_is_unreported = false;
+        let error = socket.error.take();
+        self.abandon_attempt(id);
+        let socket = self.socket_mut(id);
+        socket.state = SocketState::Fresh;
+        (socket.stopped_sending, socket.stopped_receiving) = (false, false);
+        if std::mem::take(&mut socket.lost_port) {
+            socket.local = None;
+        }
+        Some(error)
     }
 
     fn schedule_attempt(&mut self, id: SocketId, nth: u8, wait: Nanos) {
@@ -148,9 +172,11 @@ impl Net {
     pub(super) fn on_refused(&mut self, id: SocketId, error: Errno) {
         let socket = self.socket_mut(id);
         if matches!(socket.state, SocketState::Connecting) {
-            socket.state = SocketState::Fresh;
+            let is_unix = socket.unix.is_some();
+            socket.state = if is_unix { SocketState::Fresh } else { SocketState::Closed };
             socket.remote = None;
             socket.error = Some(error);
+            self.free_port(id);
             self.wake(id, Side::Write);
             self.wake(id, Side::Read);
         }
@@ -159,13 +185,19 @@ impl Net {
     /// Returns the result of a pending connect; EAGAIN while it is unknown.
     pub(crate) fn connected(&mut self, id: SocketId) -> Result<(), Errno> {
         let socket = self.socket_mut(id);
+        if socket.is_datagram() {
+            // An earlier error stays pending.
+            return Ok(());
+        }
         if let Some(error) = socket.error.take() {
             return Err(error);
         }
         match socket.state {
-            SocketState::Open => Ok(()),
+            SocketState::Open => {
+                socket.connect_is_unreported = false;
+                Ok(())
+            }
             SocketState::Connecting => Err(Errno::AGAIN),
-            _ if socket.is_datagram() => Ok(()),
             _ => Err(Errno::CONNABORTED),
         }
     }

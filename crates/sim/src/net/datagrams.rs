@@ -99,15 +99,19 @@ impl Net {
         }
         let stopped = socket.stopped_receiving;
         let queue = socket.datagrams.as_mut().expect("the socket is not a datagram socket");
-        let Some(datagram) = queue.take() else {
+        let Some(mut datagram) = queue.take() else {
             return if stopped { Ok(Datagram::default()) } else { Err(Errno::AGAIN) };
         };
+        if let (Domain::Unix, Some(sender)) = (self.socket(id).domain, datagram.sender) {
+            // Like on Linux, the name that the sender has now, even if it was bound since.
+            datagram.from = self.unix(sender).name;
+        }
         self.wake_blocked(id);
         self.uncharge(&datagram);
         Ok(datagram)
     }
 
-    fn wake_blocked(&mut self, id: SocketId) {
+    pub(super) fn wake_blocked(&mut self, id: SocketId) {
         let Some(queue) = &mut self.socket_mut(id).datagrams else { return };
         for sender in std::mem::take(&mut queue.blocked) {
             if self.sockets.find(sender).is_some() {
@@ -133,13 +137,21 @@ impl Net {
         if missing { Err(Errno::NOTCONN) } else { Ok(()) }
     }
 
-    /// Discards the datagrams of a socket that is being closed.
-    pub(super) fn release_datagrams(&mut self, id: SocketId) {
+    /// Discards the unread datagrams of a socket. Returns true if there were any.
+    pub(super) fn discard_datagrams(&mut self, id: SocketId) -> bool {
+        let mut found = false;
         while let Some(datagram) =
             self.socket_mut(id).datagrams.as_mut().and_then(|queue| queue.take())
         {
             self.discard(datagram);
+            found = true;
         }
+        found
+    }
+
+    /// Discards the datagrams of a socket that is being closed.
+    pub(super) fn release_datagrams(&mut self, id: SocketId) {
+        self.discard_datagrams(id);
         self.wake_blocked(id);
         if self.socket(id).domain == Domain::Unix {
             self.disconnect_senders(id);
@@ -160,10 +172,10 @@ impl Net {
         let all =
             self.sockets.iter().filter(|(_, it)| it.datagrams.as_deref().is_some_and(deserted));
         let deserted: Vec<SocketId> = all.map(|(id, _)| id).collect();
+        let name = self.unix(id).name;
         for id in deserted {
-            if let Some(queue) = &mut self.socket_mut(id).datagrams {
-                queue.peer = DatagramPeer::Closed;
-            }
+            self.unix_mut(id).last_peer_name = name;
+            self.set_datagram_peer(id, DatagramPeer::Closed);
             self.wake(id, Side::Write);
         }
     }

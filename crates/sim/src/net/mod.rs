@@ -229,7 +229,7 @@ impl Net {
         if to.is_ipv4() != (socket.domain == Domain::Inet) {
             return Err(Errno::AFNOSUPPORT);
         }
-        if socket.local.is_some() {
+        if socket.local.is_some() && !socket.lost_port {
             return Err(Errno::INVAL);
         }
         let to = self.bindable(to)?;
@@ -244,8 +244,19 @@ impl Net {
             listening: false,
         };
         let port = self.ports_of(id).bind(to.port(), binding)?;
-        self.socket_mut(id).local = Some((to.ip(), port).into());
+        let socket = self.socket_mut(id);
+        (socket.local, socket.chose_port) = (Some((to.ip(), port).into()), to.port() != 0);
+        socket.lost_port = false;
         Ok(())
+    }
+
+    /// Frees the port of a TCP socket whose connection has ended, unless `bind` chose it.
+    fn free_port(&mut self, id: SocketId) {
+        let socket = self.socket_mut(id);
+        if let Some(local) = socket.local.filter(|_| !socket.chose_port) {
+            socket.lost_port = true;
+            self.ports_of(id).unbind(local.port(), id);
+        }
     }
 
     /// Returns the ports of the socket's protocol.
@@ -258,7 +269,9 @@ impl Net {
         if socket.is_datagram() {
             return Err(Errno::OPNOTSUPP);
         }
-        if matches!(socket.state, SocketState::Connecting | SocketState::Open) {
+        let is_connected = matches!(socket.state, SocketState::Connecting | SocketState::Open);
+        // Like on Linux, a connection that has failed must first be reported by a connect.
+        if is_connected || socket.peer.is_some() || socket.connect_is_unreported {
             return Err(Errno::INVAL);
         }
         match socket.domain {
@@ -294,9 +307,10 @@ impl Net {
         let socket = self.socket(id);
         let connected = socket.is_open() || socket.has_datagram_peer();
         match &socket.unix {
-            Some(part) if connected => Ok(part.peer_name.unwrap_or_else(unnamed)),
+            Some(_) if connected => Ok(self.unix_peer_name(id).unwrap_or_else(unnamed)),
             None if connected || socket.is_datagram() => {
-                let remote = socket.remote.ok_or(Errno::NOTCONN)?;
+                let remote = socket.remote.filter(|remote| remote.port() != 0);
+                let remote = remote.ok_or(Errno::NOTCONN)?;
                 Ok(self.address_seen_by(id, remote).into())
             }
             _ => Err(Errno::NOTCONN),

@@ -41,10 +41,23 @@ impl Net {
         &mut self.socket_mut(id).watchers
     }
 
-    /// Returns the events that epoll reports now. Like on Linux, checking a full socket makes its
-    /// next space an edge.
+    /// Returns the events that polls and epoll report now. Like on Linux, checking a full socket
+    /// makes its next space an edge.
     pub(crate) fn readiness(&mut self, id: SocketId) -> EventFlags {
+        let events = self.events(id);
+        if !events.contains(EventFlags::OUT) {
+            self.mark_full(id);
+            self.await_space(id, None);
+        }
+        events
+    }
+
+    /// Returns the events of a socket.
+    pub(crate) fn events(&self, id: SocketId) -> EventFlags {
         let socket = self.socket(id);
+        if socket.is_listening() && socket.unix.is_none() {
+            return if socket.readable() { EventFlags::IN } else { EventFlags::empty() };
+        }
         let ended = socket.has_ended();
         let flags = [
             (EventFlags::IN, socket.readable()),
@@ -55,12 +68,7 @@ impl Net {
             (EventFlags::ERR, socket.error.is_some()),
         ];
         let set = flags.into_iter().filter(|(_, is_set)| *is_set);
-        let flags = set.fold(EventFlags::empty(), |flags, (flag, _)| flags | flag);
-        if !flags.contains(EventFlags::OUT) {
-            self.mark_full(id);
-            self.await_space(id, None);
-        }
-        flags
+        set.fold(EventFlags::empty(), |flags, (flag, _)| flags | flag)
     }
 
     fn peer_is_released(&self, id: SocketId) -> bool {
@@ -75,15 +83,11 @@ impl Socket {
 
     /// Returns true if nothing more will arrive.
     fn has_ended(&self) -> bool {
-        let was_refused = self.is_unconnected() && self.error.is_some();
-        self.inbound.end == StreamEnd::Arrived
-            || self.stopped_receiving
-            || self.is_closed()
-            || was_refused
+        self.inbound.end == StreamEnd::Arrived || self.stopped_receiving || self.is_closed()
     }
 
     /// Returns true for a stream that was never connected, or is closed.
-    fn is_unconnected(&self) -> bool {
+    pub(crate) fn is_unconnected(&self) -> bool {
         !self.is_datagram() && matches!(self.state, SocketState::Fresh | SocketState::Closed)
     }
 }

@@ -29,7 +29,7 @@ pub(crate) enum SocketState {
     Listening(AcceptQueue),
     Connecting,
     Open,
-    /// Reset, or a listener that was shut down.
+    /// Reset, refused, or a listener that was shut down.
     Closed,
 }
 
@@ -51,10 +51,15 @@ pub(crate) struct Socket {
     pub(crate) unix: Option<Box<UnixPart>>,
     pub(crate) state: SocketState,
     pub(crate) local: Option<SocketAddr>,
+    /// Whether `bind` chose the port. Otherwise a TCP socket loses it with its connection.
+    pub(crate) chose_port: bool,
+    pub(crate) lost_port: bool,
     pub(crate) remote: Option<SocketAddr>,
     pub(crate) peer: Option<SocketId>,
     /// The error that the next call returns, once.
     pub(crate) error: Option<Errno>,
+    /// Whether no call has reported the outcome of a TCP connect.
+    pub(crate) connect_is_unreported: bool,
     pub(crate) inbound: Flow,
     pub(crate) stopped_sending: bool,
     pub(crate) stopped_receiving: bool,
@@ -87,9 +92,12 @@ impl Socket {
             unix: (domain == Domain::Unix).then(Box::default),
             state: SocketState::Fresh,
             local: None,
+            chose_port: false,
+            lost_port: false,
             remote: None,
             peer: None,
             error: None,
+            connect_is_unreported: false,
             inbound: Flow::default(),
             stopped_sending: false,
             stopped_receiving: false,
@@ -122,6 +130,11 @@ impl Socket {
         self.datagrams.is_some()
     }
 
+    /// Returns true for a datagram socket with nothing to receive.
+    pub(crate) fn has_no_datagram(&self) -> bool {
+        self.error.is_none() && self.datagrams.as_ref().is_some_and(|queue| queue.is_empty())
+    }
+
     /// Returns how many unread bytes the socket may store. For a Unix socket, only the buffer of
     /// the sender is limited.
     #[inline]
@@ -137,18 +150,27 @@ impl Socket {
         matches!(self.state, SocketState::Closed)
     }
 
-    /// Returns true if a receive or accept would not wait.
+    /// Returns true if there is something to receive or accept, or the end of it.
     #[inline]
     pub(crate) fn readable(&self) -> bool {
         if let Some(queue) = &self.datagrams {
-            return !queue.is_empty() || self.error.is_some() || self.stopped_receiving;
+            return !queue.is_empty() || self.stopped_receiving;
         }
         match &self.state {
-            SocketState::Listening(listening) => !listening.queue.is_empty(),
+            SocketState::Listening(listening) => {
+                !listening.queue.is_empty() || self.unix.is_some() && self.stopped_receiving
+            }
             SocketState::Connecting => false,
-            SocketState::Fresh | SocketState::Closed => true,
-            SocketState::Open => self.has_more() || self.error.is_some() || self.stopped_receiving,
+            SocketState::Fresh => self.stopped_receiving,
+            SocketState::Closed => true,
+            SocketState::Open => self.has_more() || self.stopped_receiving,
         }
+    }
+
+    /// Returns true if a receive or accept would not wait.
+    #[inline]
+    pub(crate) fn ends_receive(&self) -> bool {
+        self.readable() || self.error.is_some() || self.is_unconnected()
     }
 
     /// Returns true if more can be read: bytes, or the end of the stream. Always false for a
@@ -172,6 +194,10 @@ impl Socket {
             return Err(error);
         }
         match self.state {
+            SocketState::Fresh | SocketState::Listening(_) if self.unix.is_some() => {
+                Err(Errno::INVAL)
+            }
+            SocketState::Fresh if self.stopped_receiving => Ok(0),
             SocketState::Fresh | SocketState::Listening(_) => Err(Errno::NOTCONN),
             SocketState::Open if !self.stopped_receiving => Err(Errno::AGAIN),
             SocketState::Connecting => Err(Errno::AGAIN),
@@ -189,6 +215,9 @@ impl Socket {
         match self.state {
             SocketState::Open if !self.stopped_sending => None,
             SocketState::Connecting => Some(Errno::AGAIN),
+            SocketState::Fresh | SocketState::Listening(_) if self.unix.is_some() => {
+                Some(Errno::NOTCONN)
+            }
             _ => Some(Errno::PIPE),
         }
     }

@@ -9,10 +9,13 @@ use annulus_kernel::Shutdown;
 use rustix::io::Errno;
 
 impl Net {
-    /// Returns the space for bytes to send, or the error.
+    /// Returns the space for bytes to send, or the error. A Unix stream accepts no address.
     #[inline]
-    pub(crate) fn send_space(&mut self, id: SocketId) -> Result<usize, Errno> {
-        let socket = self.socket_mut(id);
+    pub(crate) fn send_space(&mut self, id: SocketId, has_address: bool) -> Result<usize, Errno> {
+        let socket = self.socket(id);
+        if socket.unix.is_some() && has_address {
+            return Err(if socket.peer.is_some() { Errno::ISCONN } else { Errno::OPNOTSUPP });
+        }
         if socket.unix.is_some() && self.peer_is_closed(id) {
             return Err(Errno::PIPE);
         }
@@ -158,6 +161,7 @@ impl Net {
         socket.state = SocketState::Closed;
         socket.inbound.discard_unsent();
         let peer = socket.peer;
+        self.free_port(id);
         if let Some(peer) = peer {
             self.socket_mut(peer).inbound.discard_unsent();
         }
@@ -213,7 +217,7 @@ impl Net {
         } else if window_opened {
             self.transmit(id);
         }
-        let from = self.socket(id).unix.as_ref().and_then(|part| part.peer_name);
+        let from = self.socket(id).unix.as_ref().and_then(|_| self.unix_peer_name(id));
         Datagram { bytes, from, rights: self.take_rights(id), ..Datagram::default() }
     }
 
@@ -221,32 +225,45 @@ impl Net {
         if self.socket(id).is_datagram() {
             return self.shutdown_datagram(id, how != Shutdown::Write, how != Shutdown::Read);
         }
-        match self.socket(id).state {
-            SocketState::Listening(_) if how != Shutdown::Write => self.stop_listening(id),
-            SocketState::Listening(_) | SocketState::Open => {}
-            _ => return Err(Errno::NOTCONN),
-        }
+        let is_unix = self.socket(id).unix.is_some();
+        let is_connected = match self.socket(id).state {
+            SocketState::Listening(_) if how != Shutdown::Write => {
+                self.stop_listening(id);
+                true
+            }
+            SocketState::Listening(_) | SocketState::Open => {
+                self.socket_mut(id).connect_is_unreported = false;
+                true
+            }
+            SocketState::Connecting => return Err(Errno::NOTCONN),
+            SocketState::Fresh | SocketState::Closed => is_unix,
+        };
         if how != Shutdown::Write {
             self.socket_mut(id).stopped_receiving = true;
             self.wake(id, Side::Read);
-            // A waiting sender on a Unix socket gets an error.
-            self.wake_sender_to(id);
+            if let Some(peer) = self.socket(id).peer.filter(|_| is_unix) {
+                // A waiting sender gets an error.
+                self.socket_mut(peer).stopped_sending = true;
+                self.wake(peer, Side::Write);
+            }
         }
         if how != Shutdown::Read {
             self.stop_sending(id);
         }
-        Ok(())
+        // Like on Linux, the shutdown takes effect although an error is returned.
+        if is_connected { Ok(()) } else { Err(Errno::NOTCONN) }
     }
 
     /// Sends the end of the stream after the bytes accepted so far.
     fn stop_sending(&mut self, id: SocketId) {
         let socket = self.socket_mut(id);
-        let Some(peer) = socket.peer else { return };
-        if !std::mem::replace(&mut socket.stopped_sending, true) {
+        socket.stopped_sending = true;
+        let peer = socket.peer.map(|peer| (peer, self.socket(peer).inbound.end));
+        if let Some((peer, StreamEnd::Open)) = peer.filter(|_| !self.socket(id).is_closed()) {
             self.socket_mut(peer).inbound.end = StreamEnd::Queued;
             self.transmit(peer);
-            self.wake(id, Side::Write);
         }
+        self.wake(id, Side::Write);
     }
 
     /// Stops listening, and resets connections that wait to be accepted.

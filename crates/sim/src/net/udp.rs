@@ -20,6 +20,7 @@ const MAX_SEGMENTS_PER_SEND: usize = 128;
 impl Net {
     /// Sets the peer of a socket: where it sends to, and the only address it receives from.
     pub(super) fn connect_udp(&mut self, id: SocketId, to: SocketAddr) -> Result<(), Errno> {
+        self.bind_to_free_port(id)?;
         let to = self.destination(id, to)?;
         let from = self.source(id, &SendOptions::default(), to)?;
         self.udp_ports.restrict_to(from.port(), id, from.ip());
@@ -38,27 +39,28 @@ impl Net {
         if socket.options.is_on(SocketOption::V6Only) && to.is_ipv4() {
             return Err(Errno::NETUNREACH);
         }
-        if to.port() == 0 {
-            return Err(Errno::INVAL);
-        }
         if is_broadcast(to.ip()) && !socket.options.is_on(SocketOption::Broadcast) {
             return Err(Errno::ACCESS);
         }
         Ok(wildcard_to_loopback(self.on_host(to)))
     }
 
-    /// Returns the address that a datagram is sent from. Binds the socket to a free port if it has
-    /// none.
+    /// Binds a socket that has no port. Like on Linux, it keeps the port even if the call then fails.
+    fn bind_to_free_port(&mut self, id: SocketId) -> Result<(), Errno> {
+        if self.socket(id).local.is_some() {
+            return Ok(());
+        }
+        let any = super::wildcard(self.socket(id).domain);
+        self.bind_internet(id, any).map_err(|_| Errno::AGAIN)
+    }
+
+    /// Returns the address that a datagram is sent from.
     fn source(
-        &mut self,
+        &self,
         id: SocketId,
         options: &SendOptions,
         to: SocketAddr,
     ) -> Result<SocketAddr, Errno> {
-        if self.socket(id).local.is_none() {
-            let any = super::wildcard(self.socket(id).domain);
-            self.bind_internet(id, any).map_err(|_| Errno::AGAIN)?;
-        }
         let local = self.socket(id).local.ok_or(Errno::INVAL)?;
         let own = Some(local.ip().to_canonical()).filter(|ip| !ip.is_unspecified());
         let asked = options.from.filter(|ip| !ip.is_unspecified()).map(|ip| ip.to_canonical());
@@ -75,8 +77,15 @@ impl Net {
         outgoing: &OutgoingDatagram<'_>,
         gather: impl FnOnce() -> Vec<u8>,
     ) -> Result<(), Errno> {
+        self.bind_to_free_port(id)?;
         let to = match outgoing.to {
-            Some(to) => self.destination(id, super::internet(to)?)?,
+            Some(to) => {
+                let to = self.destination(id, super::internet(to)?)?;
+                if to.port() == 0 {
+                    return Err(Errno::INVAL);
+                }
+                to
+            }
             None => self.socket(id).remote.ok_or(Errno::DESTADDRREQ)?,
         };
         if outgoing.len
@@ -193,7 +202,8 @@ impl Net {
         {
             let socket = self.socket_mut(id);
             let errors = SocketOption::RecvErrors(protocol(to.ip()));
-            let reported = socket.remote == Some(to) || socket.options.is_on(errors);
+            let is_connected = socket.remote.is_some_and(|remote| is_peer(remote, to));
+            let reported = is_connected || socket.options.is_on(errors);
             if reported && !socket.released {
                 socket.error = Some(Errno::CONNREFUSED);
                 self.wake(id, Side::Read);
@@ -214,7 +224,7 @@ impl Net {
                 true => binding.matches_group(to.ip()),
                 false => binding.match_quality(to.ip()).is_some(),
             };
-            suits && socket.remote.is_none_or(|remote| remote == from)
+            suits && socket.remote.is_none_or(|remote| is_peer(remote, from))
         };
         let all = self.udp_ports.bindings(to.port()).filter(hears);
         if many {
@@ -264,6 +274,12 @@ impl Net {
             Domain::Inet | Domain::Unix => address,
         }
     }
+}
+
+/// Returns true if a socket connected to `remote` has this peer. Like on Linux, port zero means all
+/// ports of the address.
+fn is_peer(remote: SocketAddr, peer: SocketAddr) -> bool {
+    remote.ip() == peer.ip() && [0, peer.port()].contains(&remote.port())
 }
 
 fn change_membership(groups: &mut Vec<IpAddr>, group: IpAddr, joins: bool) -> Result<(), Errno> {

@@ -1,9 +1,10 @@
 //! Simulated Unix stream sockets. They connect by name, and sent bytes arrive at once.
 
 use super::Net;
+use super::datagram_queue::DatagramPeer;
 use super::socket::{Side, Socket, SocketId, SocketState};
 use crate::descriptors::FileId;
-use annulus_kernel::{Address, Credentials, SocketType};
+use annulus_kernel::{Address, Credentials, SocketType, UnixName};
 use rustix::io::Errno;
 use std::collections::VecDeque;
 
@@ -11,7 +12,8 @@ use std::collections::VecDeque;
 #[derive(Debug, Default)]
 pub(crate) struct UnixPart {
     pub(crate) name: Option<Address>,
-    pub(crate) peer_name: Option<Address>,
+    /// The name of a peer that was closed.
+    pub(crate) last_peer_name: Option<Address>,
     /// Descriptors passed with unread bytes.
     passed: VecDeque<PassedDescriptors>,
     /// Number of bytes read since the connection began. The offsets in `passed` count from the
@@ -71,7 +73,7 @@ impl Net {
         for (id, peer) in [(pair[0], pair[1]), (pair[1], pair[0])] {
             let socket = self.socket_mut(id);
             match &mut socket.datagrams {
-                Some(queue) => queue.peer = super::datagram_queue::DatagramPeer::Open(peer),
+                Some(queue) => queue.peer = DatagramPeer::Open(peer),
                 None => (socket.state, socket.peer) = (SocketState::Open, Some(peer)),
             }
         }
@@ -80,7 +82,9 @@ impl Net {
 
     pub(super) fn bind_unix(&mut self, id: SocketId, to: &Address) -> Result<(), Errno> {
         if self.unix(id).name.is_some() {
-            return Err(Errno::INVAL);
+            // Like on Linux, a bound socket needs no other automatic name.
+            let is_automatic = matches!(to.to_unix(), Ok(UnixName::Unnamed));
+            return if is_automatic { Ok(()) } else { Err(Errno::INVAL) };
         }
         let datagram = self.socket(id).is_datagram();
         let name = self.unix_names.bind(to, id, datagram)?;
@@ -90,6 +94,15 @@ impl Net {
 
     pub(super) fn unix(&self, id: SocketId) -> &UnixPart {
         self.socket(id).unix.as_ref().expect("the socket is not a Unix socket")
+    }
+
+    /// Returns the name of the peer of a Unix socket: the current one, as on Linux.
+    pub(super) fn unix_peer_name(&self, id: SocketId) -> Option<Address> {
+        match (self.socket(id).peer, self.datagram_peer(id)) {
+            (Some(peer), _) | (None, DatagramPeer::Open(peer)) => self.unix(peer).name,
+            (None, DatagramPeer::Closed) => self.unix(id).last_peer_name,
+            (None, DatagramPeer::None) => None,
+        }
     }
 
     pub(super) fn unix_mut(&mut self, id: SocketId) -> &mut UnixPart {
@@ -103,7 +116,8 @@ impl Net {
         if self.socket(listener).is_datagram() {
             return Err(Errno::PROTOTYPE);
         }
-        if !matches!(self.socket(listener).state, SocketState::Listening(_)) {
+        let target = self.socket(listener);
+        if !matches!(target.state, SocketState::Listening(_)) || target.stopped_receiving {
             return Err(Errno::CONNREFUSED);
         }
         match self.socket(id).state {
@@ -129,13 +143,12 @@ impl Net {
     fn join(&mut self, listener: SocketId, client: SocketId) {
         let parent = self.socket(listener);
         let mut child = Socket::new(parent.domain, parent.options.clone());
-        let (name, peer_name) = (self.unix(listener).name, self.unix(client).name);
-        child.unix = Some(Box::new(UnixPart { name, peer_name, ..UnixPart::default() }));
+        let name = self.unix(listener).name;
+        child.unix = Some(Box::new(UnixPart { name, ..UnixPart::default() }));
         (child.state, child.peer) = (SocketState::Open, Some(client));
         let child = self.sockets.insert(child);
         let connected = self.socket_mut(client);
         (connected.state, connected.peer) = (SocketState::Open, Some(child));
-        self.unix_mut(client).peer_name = name;
         if let SocketState::Listening(listening) = &mut self.socket_mut(listener).state {
             listening.queue.push_back(child);
         }

@@ -5,7 +5,7 @@ use super::datagram_queue::{Datagram, DatagramPeer};
 use super::datagrams::OutgoingDatagram;
 use super::socket::{Side, SocketId};
 use crate::descriptors::FileId;
-use annulus_kernel::Address;
+use annulus_kernel::{Address, UnixName};
 use rustix::io::Errno;
 
 /// The part of the send buffer that a datagram cannot use.
@@ -22,10 +22,27 @@ impl Net {
             return Err(Errno::PROTOTYPE);
         }
         self.accepts_from(target, id)?;
-        let name = self.unix(target).name;
-        self.unix_mut(id).peer_name = name;
-        self.set_datagram_peer(id, DatagramPeer::Open(target));
+        self.change_datagram_peer(id, DatagramPeer::Open(target));
         Ok(())
+    }
+
+    /// Connects a socket to another peer, or to none. Like on Linux, unread datagrams are lost, and
+    /// if there are any, the peer so far gets an error.
+    pub(super) fn change_datagram_peer(&mut self, id: SocketId, peer: DatagramPeer) {
+        let old = self.datagram_peer(id);
+        self.set_datagram_peer(id, peer);
+        let is_left = !matches!(old, DatagramPeer::None) && old != peer;
+        if !is_left || !self.discard_datagrams(id) {
+            return;
+        }
+        self.wake_blocked(id);
+        if let DatagramPeer::Open(old) = old
+            && self.datagram_peer(old) == DatagramPeer::Open(id)
+        {
+            self.socket_mut(old).error = Some(Errno::CONNRESET);
+            self.wake(old, Side::Read);
+            self.wake(old, Side::Write);
+        }
     }
 
     pub(super) fn set_datagram_peer(&mut self, id: SocketId, peer: DatagramPeer) {
@@ -34,7 +51,7 @@ impl Net {
         }
     }
 
-    fn datagram_peer(&self, id: SocketId) -> DatagramPeer {
+    pub(super) fn datagram_peer(&self, id: SocketId) -> DatagramPeer {
         self.socket(id).datagrams.as_ref().map_or(DatagramPeer::None, |queue| queue.peer)
     }
 
@@ -63,7 +80,7 @@ impl Net {
         let target = self.target(id, to);
         if to.is_none() && target == Err(Errno::CONNREFUSED) {
             // The error is reported once.
-            self.set_datagram_peer(id, DatagramPeer::None);
+            self.change_datagram_peer(id, DatagramPeer::None);
         }
         let target = target?;
         if !self.socket(target).is_datagram() {
@@ -80,11 +97,16 @@ impl Net {
         rights: &mut Vec<FileId>,
         gather: impl FnOnce() -> Vec<u8>,
     ) -> Result<(), Errno> {
+        if let Some(to) = outgoing.to
+            && !matches!(to.to_unix(), Ok(UnixName::Path(_) | UnixName::Abstract(_)))
+        {
+            return Err(Errno::INVAL);
+        }
         if outgoing.len + SEND_BUFFER_RESERVE_BYTES > self.socket(id).options.send_buffer {
             return Err(Errno::MSGSIZE);
         }
-        let target = self.accepting_target(id, outgoing.to)?;
         self.take_datagram_error(id)?;
+        let target = self.accepting_target(id, outgoing.to)?;
         if self.socket(target).stopped_receiving {
             return Err(Errno::PIPE);
         }
@@ -92,9 +114,8 @@ impl Net {
             self.await_space(id, outgoing.to);
             return Err(Errno::AGAIN);
         }
-        let from = self.unix(id).name;
         let rights = std::mem::take(rights);
-        let mut datagram = Datagram { bytes: gather(), from, rights, ..Datagram::default() };
+        let mut datagram = Datagram { bytes: gather(), rights, ..Datagram::default() };
         self.charge(&mut datagram, id);
         self.deliver(target, datagram);
         Ok(())

@@ -6,12 +6,11 @@ use crate::descriptors::File;
 use crate::faults::Fault;
 use crate::net::SocketId;
 use crate::op::{Op, OpKind, OpResult, Outcome};
-use annulus_ring::op::poll;
 use annulus_ring::{Completion, CompletionFlags};
 use rustix::io::Errno;
 
-/// `POLLHUP`, which is always reported.
-const POLLHUP: u32 = 0x10;
+/// `POLLERR` and `POLLHUP`, which every poll reports.
+const ALWAYS_POLLED: u32 = 0x8 | 0x10;
 
 impl World {
     #[inline]
@@ -73,22 +72,15 @@ impl World {
 
     /// Reports the readiness that a poll asks for. A multishot poll is only tried after a change.
     fn attempt_poll(&mut self, op: &Op, socket: SocketId, events: u32, multi: bool) -> Outcome {
-        let mask = self.poll_mask(socket, events);
-        if events & poll::OUT != 0 {
-            self.net.await_space(socket, None);
-        }
+        let mask = self.net.readiness(socket).bits() & (events | ALWAYS_POLLED);
         if mask == 0 || multi && self.post_multishot(op, mask as i32, 0) {
             return Outcome::Waits;
         }
         Outcome::done(Ok(mask as usize))
     }
 
-    pub(super) fn poll_mask(&self, socket: SocketId, events: u32) -> u32 {
-        let state = self.net.socket(socket);
-        let hung_up = if state.is_closed() { POLLHUP } else { 0 };
-        let readable = if state.readable() { poll::IN } else { 0 };
-        let writable = if self.net.writable(socket) { poll::OUT } else { 0 };
-        (readable | writable) & events | hung_up
+    pub(super) fn is_polled_ready(&self, socket: SocketId, events: u32) -> bool {
+        self.net.events(socket).bits() & (events | ALWAYS_POLLED) != 0
     }
 
     /// Posts a completion with MORE. Returns false if there is no space, so that it must become the

@@ -264,9 +264,9 @@ impl World {
                 self.net.can_send_datagram(socket, send.to())
             }
             OpKind::Connect | OpKind::Send(_) => self.net.writable(socket),
-            OpKind::Accept { .. } | OpKind::Receive(_) => self.net.socket(socket).readable(),
+            OpKind::Accept { .. } | OpKind::Receive(_) => self.net.socket(socket).ends_receive(),
             // A multishot poll is only tried after a change.
-            OpKind::Poll { events, multi } => !multi && self.poll_mask(socket, events) != 0,
+            OpKind::Poll { events, multi } => !multi && self.is_polled_ready(socket, events),
             OpKind::Timer { .. } | OpKind::Notification(_) | OpKind::File(_) | OpKind::Never => {
                 false
             }

@@ -62,10 +62,12 @@ impl World {
         let (_, socket) = self.socket_of(fd)?;
         let state = self.net.socket_mut(socket);
         let is_tcp = state.unix.is_none() && !state.is_datagram();
-        if is_tcp && let Some(error) = state.error.take() {
-            return Err(error);
+        let begins = is_tcp && !state.connect_is_unreported;
+        if let Some(error) = self.net.take_failed_connect(socket) {
+            // Without an error, it has been read as `SO_ERROR`.
+            return Err(error.unwrap_or(Errno::CONNABORTED));
         }
-        if is_tcp && self.occurs(Fault::NoMemory) {
+        if begins && self.occurs(Fault::NoMemory) {
             return Err(Errno::NOMEM);
         }
         self.net.connect(socket, address)?;

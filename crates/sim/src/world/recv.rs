@@ -25,6 +25,10 @@ pub(super) struct Received {
 
 impl World {
     pub(super) fn attempt_receive(&mut self, op: &mut Op, socket: SocketId) -> Outcome {
+        if op.nowait && self.net.socket(socket).has_no_datagram() {
+            // A receive that may wait ends at once if the socket was shut down; this one does not.
+            return Outcome::Waits;
+        }
         for _ in 0..=MAX_MULTISHOT_RETRIES {
             let OpKind::Receive(receive) = &mut op.body else {
                 unreachable!("an operation that is not a receive was attempted as one")

@@ -17,7 +17,8 @@ impl World {
         if self.net.socket(socket).is_datagram() {
             return self.attempt_datagram(op, socket);
         }
-        let space = match self.net.send_space(socket) {
+        let has_address = matches!(&op.body, OpKind::Send(send) if send.to().is_some());
+        let space = match self.net.send_space(socket, has_address) {
             Err(Errno::AGAIN) => return Outcome::Waits,
             Err(errno) => return Outcome::Done(op.stopped_by(errno)),
             Ok(space) => space,

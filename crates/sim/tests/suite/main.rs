@@ -3,6 +3,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod compared;
 mod compared_files;
 mod datagram_stress;
 mod driver;

@@ -5,7 +5,7 @@
 use crate::common::{
     BUFFER_GROUP, Host, ProvidedBuffers, cancel, errno, fields, on_sim_and_linux, send,
 };
-use annulus_kernel::{Fd, IoVec, MsgHeader, SocketType, msg};
+use annulus_kernel::{Fd, IoVec, MsgHeader, Shutdown, SocketType, msg};
 use annulus_ring::op::{self, rwf};
 use annulus_ring::{Entry, EntryFlags, SafeEntry};
 use rustix::io::Errno;
@@ -191,6 +191,31 @@ fn poll_reports_readiness_once() {
         assert_eq!(taken.iter().map(fields).collect::<Vec<_>>(), [(1, 1, false)]);
         // The socket is still readable.
         assert_eq!(host.submit_and_wait(poll), 1);
+    });
+}
+
+#[test]
+fn poll_reports_ends_and_errors() {
+    const RDHUP: u32 = 0x2000;
+    const ALL: u32 = op::poll::IN | op::poll::OUT | RDHUP;
+    on_sim_and_linux(|mut host| {
+        let fresh = host.socket();
+        let events_of =
+            |host: &mut Host, fd| host.submit_and_wait(op::Poll { fd, events: ALL }.entry());
+        let mut seen = vec![events_of(&mut host, fresh)];
+        let (client, server) = host.pair();
+        seen.push(events_of(&mut host, client));
+        host.push(1, op::Poll { fd: client, events: RDHUP }.entry());
+        assert_eq!(host.drain_until_quiet(), []);
+        host.kernel.shutdown(server, Shutdown::Write).unwrap();
+        seen.push(host.wait_for(1)[0].result);
+        host.kernel.shutdown(client, Shutdown::Write).unwrap();
+        seen.push(events_of(&mut host, client));
+        let (gone, address) = host.listener(1);
+        host.kernel.close(gone);
+        assert_eq!(host.connect(fresh, address), errno(Errno::CONNREFUSED));
+        seen.push(events_of(&mut host, fresh));
+        assert_eq!(seen, [0x14, 0x4, 0x2000, 0x2015, 0x2015], "{seen:x?}");
     });
 }
 
