@@ -85,6 +85,21 @@ fn connects_and_accepts() {
 }
 
 #[test]
+fn connecting_a_connected_socket_fails() {
+    on_each_driver(|rig| {
+        let (listener, address) = listener();
+        let (address, fd) = (Address::from(address), socket());
+        for result in [Ok(0), Err(Errno::ISCONN)] {
+            let token = rig.start_memory(OpKind::Connect, connect(fd, &address));
+            assert_eq!(rig.event(token).result, result);
+        }
+        rig.close(fd);
+        rig.close(listener);
+        rig.expect_silence();
+    });
+}
+
+#[test]
 fn a_single_accept_has_one_event() {
     on_each_driver(|rig| {
         let (listener, address) = listener();

@@ -60,7 +60,7 @@ pub(super) unsafe fn connect(
     let address = Address::from_bytes(unsafe { slice::from_raw_parts(address, len as usize) });
     let outcome = kernel.connect(fd, &address).map_err(|error| Errno::from_io_error(&error));
     match outcome {
-        Ok(()) | Err(Some(Errno::ISCONN)) => Ok(0),
+        Ok(()) => Ok(0),
         Err(Some(Errno::INPROGRESS | Errno::ALREADY)) => Err(Errno::AGAIN),
         Err(errno) => Err(errno.unwrap_or(Errno::IO)),
     }
