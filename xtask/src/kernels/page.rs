@@ -8,30 +8,12 @@ use super::packages::numbers;
 use super::plan::Plan;
 use super::results::{Results, Verdict};
 
-const PAGE_HEAD: &str = "\
-# Kernels
-
-`cargo xtask kernels 5.10 6.1 6.12 6.19 7.0 7.3 here --write` writes this page from its runs on Debian's kernels of these
-versions, each in a virtual machine with two processors, and on the kernel of the machine itself. A run replaces what the
-page has about its kernels, and keeps the rest. On a kernel that is too old for io_uring, tests that need it are skipped and
-counted as skipped; tests of every driver run on the drivers that exist.
-
-On aarch64 (Debian's Linux 6.12 in QEMU, by `sh xtask/src/kernels/aarch64.sh`), 2,717 tests of `annulus` passed and 12 failed:
-11 reached a time limit of 100 s, now 1,000 s, and one showed a bug that has been fixed. Run again, these and the tests with
-similar names passed, 31 of 31.
-
-";
+/// The heading before the tables. What the page has above it is written by hand, and kept.
+const FIRST_TABLE: &str = "## Results\n\n";
 
 const FEATURES_HEAD: &str = "\
 The answers of each kernel. The version is the kernel that introduced a feature; stable kernels have backports of some. An
 empty cell means that the kernel has not been asked.
-
-The driver uses none of the features since 6.18. Rewound submissions save too little: with NOPs, the cheapest operation, an
-enter of 4, 16 or 64 entries takes 0.6 %, 0.6 % or 0.4 % fewer instructions (7.3.4, QEMU with `-icount shift=0`, medians of
-five interleaved pairs; with one entry, the pairs vary by more than that), and an enter that sends or receives does more
-work. A receive without a device has the interface of zero-copy receive, but the kernel copies all bytes. A locked-down ring
-has no use for filters, since its restrictions already allow only the operations of the runtime
-([decision](adr/runtime/0062-operation-filters.md)).
 
 ";
 
@@ -111,13 +93,15 @@ impl Column {
 }
 
 /// Returns the page with the results of a run, and with what `old`, the page so far, has about other
-/// kernels. `missing` lists requested kernels that were not run, each with the reason.
+/// kernels and above its tables. `missing` lists requested kernels that were not run, each with the
+/// reason.
 pub(super) fn text(plan: &Plan, run: &[Results], missing: &[String], old: &str) -> String {
     let mut all: Vec<_> = run.iter().map(|results| Column::of(plan, results)).collect();
     let known: Vec<_> = all.iter().map(Column::version).collect();
     all.extend(Column::read(old).into_iter().filter(|column| !known.contains(&column.version())));
     all.sort_by_key(Column::version);
-    let mut text = format!("{PAGE_HEAD}## Results\n\n");
+    let head = old.split_once(FIRST_TABLE).map_or("# Kernels\n\n", |(head, _)| head);
+    let mut text = format!("{head}{FIRST_TABLE}");
     text += &rows("kernel", &RESULT_TITLES, &all, |column| &column.result);
     missing.iter().for_each(|kernel| text += &format!("\nNot run: {kernel}.\n"));
     text += "\n## Drivers\n\nThe driver that runs by default, and why.\n\n";
@@ -235,9 +219,12 @@ mod tests {
         let feature =
             json!([{"name": "bundles", "since": "6.10", "present": true, "buys": "less"}]);
         let old = ["6.18.44 (here)", "6.12.9-amd64", "6.1.0-9-amd64"];
-        let old = text(&plan, &old.map(|kernel| results(kernel, json!([]))), &[], "");
+        let by_hand = "# Kernels\n\n## Newer kernels\n\nWritten by hand.\n\n";
+        let old = old.map(|kernel| results(kernel, json!([])));
+        let old = text(&plan, &old, &[], &format!("{by_hand}{FIRST_TABLE}"));
         let new = ["7.0.13-amd64", "6.12.100-amd64"].map(|kernel| results(kernel, feature.clone()));
         let text = text(&plan, &new, &[], &old);
+        assert!(text.starts_with(&format!("{by_hand}{FIRST_TABLE}| kernel |")), "{text}");
         let kernels = "6.1.0-9-amd64 | 6.12.100-amd64 | 7.0.13-amd64 | 6.18.44 (here)";
         assert!(text.contains(&format!("| check | {kernels} |\n")), "{text}");
         assert!(text.contains("| bundles (6.10) |  | yes | yes |  | less |\n"), "{text}");
