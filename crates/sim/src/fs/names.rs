@@ -78,6 +78,9 @@ impl Disk {
         if self.is_within(new_dir, ino) {
             return Err(Errno::INVAL);
         }
+        if target.is_some_and(|target| self.is_within(old_dir, target)) {
+            return Err(Errno::NOTEMPTY);
+        }
         if target == Some(ino) {
             return Ok(0);
         }

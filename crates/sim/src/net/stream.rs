@@ -217,7 +217,9 @@ impl Net {
         } else if window_opened {
             self.transmit(id);
         }
-        let from = self.socket(id).unix.as_ref().and_then(|_| self.unix_peer_name(id));
+        // Like on Linux, the end of the stream has no sender.
+        let has_sender = self.socket(id).unix.is_some() && most > 0;
+        let from = if has_sender { self.unix_peer_name(id) } else { None };
         Datagram { bytes, from, rights: self.take_rights(id), ..Datagram::default() }
     }
 

@@ -177,6 +177,11 @@ fn removed_directory_leads_to_its_removed_parent() {
     on_sim_and_linux_disks(|mut fixture| {
         fixture.make_dir("d").unwrap();
         fixture.make_dir("d/e").unwrap();
+        assert_eq!(fixture.rename("d/e", "d"), Err(Errno::NOTEMPTY));
+        let file = fixture.open("d/a", CREATE_RDWR).unwrap();
+        assert_eq!(fixture.rename("d/a", "d"), Err(Errno::NOTEMPTY));
+        fixture.close(file);
+        fixture.remove("d/a", false).unwrap();
         let inner = fixture.open("d/e", OFlags::RDONLY).unwrap();
         fixture.remove("d/e", true).unwrap();
         fixture.remove("d", true).unwrap();
