@@ -83,7 +83,7 @@ impl StreamHandle {
 
     #[inline]
     pub(crate) fn poll_recv(&self, cx: &Context<'_>) -> Poll<io::Result<Option<Lease>>> {
-        self.poll_with(|stream, shared, state| stream.poll_recv(shared, state, cx))
+        take_at_end(cx, self.poll_with(|stream, shared, state| stream.poll_recv(shared, state, cx)))
     }
 
     /// Like [`poll_recv`](Self::poll_recv), but appends the descriptors that arrived with the bytes
@@ -94,21 +94,24 @@ impl StreamHandle {
         cx: &Context<'_>,
         descriptors: &mut Vec<OwnedFd>,
     ) -> Poll<io::Result<Option<Lease>>> {
-        self.poll_with(|stream, shared, state| {
-            stream.check_descriptors()?;
+        // Returned once, so it must not take budget, which would be lost with it.
+        self.with_stream(|stream, _, _| stream.check_descriptors())?;
+        let polled = self.poll_with(|stream, shared, state| {
             let lease = ready!(stream.poll_recv(shared, state, cx))?;
             stream.take_descriptors(descriptors);
             Poll::Ready(Ok(lease))
-        })
+        });
+        take_at_end(cx, polled)
     }
 
     /// Like [`poll_recv`](Self::poll_recv), but closes the descriptors that arrived with the bytes.
     pub(crate) fn poll_bytes(&self, cx: &Context<'_>) -> Poll<io::Result<Option<Lease>>> {
-        self.poll_with(|stream, shared, state| {
+        let polled = self.poll_with(|stream, shared, state| {
             let lease = ready!(stream.poll_recv(shared, state, cx))?;
             stream.close_descriptors();
             Poll::Ready(Ok(lease))
-        })
+        });
+        take_at_end(cx, polled)
     }
 
     /// Forwards to `to` the next `left` bytes that this stream receives, without waking a task. The
@@ -166,6 +169,7 @@ impl StreamHandle {
         chunk: &mut Option<Chunk>,
         cx: &Context<'_>,
     ) -> Poll<io::Result<()>> {
+        ready!(budget::poll_left(cx));
         self.poll_with(|stream, shared, state| stream.poll_enqueue(shared, state, chunk, cx))
     }
 
@@ -372,6 +376,19 @@ impl StreamHandle {
     }
 }
 
+/// Takes task budget for EOF or an error of a receive, which are always ready. Received bytes take
+/// none, because each turn delivers a bounded number.
+#[inline]
+fn take_at_end(
+    cx: &Context<'_>,
+    polled: Poll<io::Result<Option<Lease>>>,
+) -> Poll<io::Result<Option<Lease>>> {
+    if matches!(polled, Poll::Ready(Ok(None) | Err(_))) {
+        ready!(budget::poll_take(cx));
+    }
+    polled
+}
+
 /// The future of a [`send`](super::TcpStream::send). Its first poll usually queues the chunk. A
 /// queued chunk is sent even if the future is dropped.
 #[must_use = "a send does nothing unless awaited"]
@@ -387,6 +404,9 @@ impl Future for SendFuture<'_> {
     #[inline]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = &mut *self;
+        if this.chunk.is_some() {
+            ready!(budget::poll_left(cx));
+        }
         this.handle.poll_with(|stream, shared, state| {
             if this.chunk.is_some() {
                 ready!(stream.poll_enqueue(shared, state, &mut this.chunk, cx))?;

@@ -7,6 +7,10 @@
 //! task is polled. At zero, the operation returns `Pending` and wakes its task at once, so the task
 //! runs again after the others. Nothing is lost, since whatever was ready stays ready.
 //!
+//! An executor inside a task, such as `futures::executor::block_on`, polls again instead of letting
+//! its task return, and would do so forever. So a task whose operations have been refused very
+//! often in one poll gets a new budget.
+//!
 //! Outside a runtime there is no budget.
 
 use crate::unwind::contained;
@@ -18,10 +22,14 @@ use std::task::{Context, Poll};
 pub(crate) const DEFAULT_TASK_BUDGET: u32 = 128;
 
 /// More units than any thread ever takes.
-const UNLIMITED_BUDGET: u64 = u64::MAX;
+const UNLIMITED_BUDGET: i64 = i64::MAX;
+/// Number of refused operations after which a task gets a new budget within the same poll. It is
+/// larger than the number of futures that a task usually polls side by side.
+const MAX_REFUSALS: i64 = 1024;
 
 thread_local! {
-    static UNITS_LEFT: Cell<u64> = const { Cell::new(UNLIMITED_BUDGET) };
+    /// Units left. Once there are none, it counts the refused operations downwards from zero.
+    static UNITS_LEFT: Cell<i64> = const { Cell::new(UNLIMITED_BUDGET) };
     /// Called when the budget runs out between two turns of a guest.
     static ON_SPENT: Cell<Option<fn()>> = const { Cell::new(None) };
 }
@@ -33,7 +41,7 @@ pub(crate) fn renew(budget: u32) {
 }
 
 #[inline]
-fn set(units: u64) {
+fn set(units: i64) {
     _ = UNITS_LEFT.try_with(|left| left.set(units));
 }
 
@@ -66,16 +74,16 @@ pub(crate) fn poll_take(cx: &Context<'_>) -> Poll<()> {
     poll_with(cx, || Poll::Ready(()))
 }
 
-/// Takes one unit. [`is_spent`] must have returned false.
+/// Takes one unit. [`refuses`] must have returned false.
 #[inline]
 pub(crate) fn take() {
-    _ = UNITS_LEFT.try_with(|left| left.set(left.get().saturating_sub(1)));
+    _ = UNITS_LEFT.try_with(|left| left.set(left.get() - 1));
 }
 
 /// Polls part of an operation without a budget, since the operation takes its unit elsewhere.
 #[inline]
 pub(crate) fn poll_free<T>(operation: impl FnOnce() -> Poll<T>) -> Poll<T> {
-    struct RestoreBudget(u64);
+    struct RestoreBudget(i64);
 
     impl Drop for RestoreBudget {
         fn drop(&mut self) {
@@ -89,17 +97,25 @@ pub(crate) fn poll_free<T>(operation: impl FnOnce() -> Poll<T>) -> Poll<T> {
     operation()
 }
 
-/// Returns true if no unit is left.
+/// Returns true if no unit is left. Then the operation must return `Pending` and wake its task.
 #[inline]
-pub(crate) fn is_spent() -> bool {
-    UNITS_LEFT.try_with(Cell::get) == Ok(0)
+pub(crate) fn refuses() -> bool {
+    UNITS_LEFT.try_with(|left| left.get() <= 0 && refuse(left)) == Ok(true)
+}
+
+/// Counts a refused operation. Returns false if the task gets a new budget instead.
+#[cold]
+fn refuse(left: &Cell<i64>) -> bool {
+    let refused = left.get() > -MAX_REFUSALS;
+    left.set(if refused { left.get() - 1 } else { DEFAULT_TASK_BUDGET.into() });
+    refused
 }
 
 /// Returns `Ready` if a unit is left, without taking it. At zero, wakes the task, so that it
 /// continues after the others.
 #[inline]
 pub(crate) fn poll_left(cx: &Context<'_>) -> Poll<()> {
-    if !is_spent() {
+    if !refuses() {
         return Poll::Ready(());
     }
     spent(cx);
@@ -152,5 +168,20 @@ mod tests {
         end();
         assert!((0..1000).all(|_| poll_take(&cx).is_ready()));
         assert_eq!(woken(), 3);
+    }
+
+    #[test]
+    fn a_new_budget_comes_with_each_poll_and_after_very_many_refusals() {
+        let cx = Context::from_waker(Waker::noop());
+        let ready = || (0..).take_while(|_| poll_take(&cx).is_ready()).count();
+        let refused = || (0..).take_while(|_| poll_take(&cx).is_pending()).count();
+        renew(5);
+        assert_eq!(ready(), 5);
+        // One more was refused at the end of the line above, and one is taken by the line below.
+        assert_eq!(refused() + 1, MAX_REFUSALS as usize);
+        assert_eq!(ready() + 1, DEFAULT_TASK_BUDGET as usize);
+        renew(7);
+        assert_eq!(ready(), 7);
+        end();
     }
 }

@@ -5,7 +5,7 @@ use crate::common;
 
 use annulus::fs::{self, File};
 use annulus::io::{AsyncRecv, AsyncSend, FromTokio};
-use annulus::net::{TcpListener, TcpStream, lookup_host};
+use annulus::net::{TcpListener, TcpStream, UnixStream, lookup_host};
 use annulus::task::{JoinSet, consume_budget, cooperative, yield_now};
 use annulus::time::{Instant, MissedTickBehavior, interval_at, sleep_until};
 use annulus::{Runtime, shards, sim, spawn};
@@ -14,9 +14,11 @@ use futures_util::StreamExt;
 use std::cell::Cell;
 use std::future::Future;
 use std::io;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::rc::Rc;
-use std::task::{Context, Poll};
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::{self, Thread};
 use std::time::Duration;
 use tokio::io::ReadBuf;
 use tokio_util::sync::CancellationToken;
@@ -277,6 +279,57 @@ fn a_budget_of_one_works_and_of_zero_is_refused() {
         }
         assert_eq!(sum, 45);
     });
+}
+
+/// Waits like the executors of other crates that block a thread: it polls only once it is woken.
+fn block_this_thread_on<T>(future: impl Future<Output = T>) -> T {
+    struct Unpark(Thread);
+
+    impl Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+
+    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    let mut future = pin!(future);
+    loop {
+        if let Poll::Ready(value) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            return value;
+        }
+        thread::park();
+    }
+}
+
+/// Such an executor does not return to the loop, which renews the budget, so it polled for ever.
+#[test]
+fn an_executor_inside_a_task_finishes_what_needs_more_than_one_budget() {
+    for task_budget in [1, 128] {
+        let mut runtime = Runtime::builder().task_budget(task_budget).build().unwrap();
+        runtime.block_on(async {
+            let (sender, mut receiver) = shards::channel(ITEMS as usize);
+            (0..1000).for_each(|item| sender.try_send(item).unwrap());
+            drop(sender);
+            let (mut stream, _other) = UnixStream::pair().unwrap();
+            let (mut ended, other) = UnixStream::pair().unwrap();
+            drop(other);
+            assert!(ended.recv().await.unwrap().is_none());
+            let sum = block_this_thread_on(async {
+                let mut sum = 0;
+                while let Some(item) = cooperative(receiver.recv()).await {
+                    sum += item;
+                    sleep_until(Instant::now()).await;
+                    consume_budget().await;
+                }
+                for _ in 0..1000 {
+                    stream.send("").await.unwrap();
+                    assert!(ended.recv().await.unwrap().is_none());
+                }
+                sum
+            });
+            assert_eq!(sum, 499_500);
+        });
+    }
 }
 
 /// A stream that always has its next byte ready and accepts every byte.

@@ -24,7 +24,7 @@ use crate::waiters::note_waker;
 use annulus_driver::{Event, MemoryOp, OpKind, SlotId};
 use annulus_kernel::IoVec;
 use rustix::io::Errno;
-use std::task::{Context, Poll, Waker, ready};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 use std::{io, iter, mem};
 
@@ -113,7 +113,8 @@ pub(crate) enum SendMemory {
 }
 
 impl Stream {
-    /// Queues a chunk for sending once the queue is within its bound.
+    /// Queues a chunk for sending once the queue is within its bound. Takes task budget, of which
+    /// the caller has checked that some is left.
     ///
     /// # Errors
     /// The error of an earlier send, or `BrokenPipe` after the stream has been shut down.
@@ -125,7 +126,6 @@ impl Stream {
         chunk: &mut Option<Chunk>,
         cx: &Context<'_>,
     ) -> Poll<io::Result<()>> {
-        ready!(state.poll_budget(cx));
         if self.tx.refuses() {
             budget::take();
             return Poll::Ready(Err(self.refusal(state)));
