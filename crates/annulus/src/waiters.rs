@@ -265,6 +265,11 @@ impl Waiters {
         self.line.is_empty() && self.pollers.is_empty()
     }
 
+    /// Returns the number of waiters and pollers.
+    pub(crate) fn len(&self) -> usize {
+        self.line.len() + self.pollers.wakers.len()
+    }
+
     /// Returns the wakers of all waiters that have not been notified.
     pub(crate) fn wakers(&self) -> impl Iterator<Item = &Waker> {
         let line = self.line.iter().filter_map(|waiter| waiter.waker.as_ref());

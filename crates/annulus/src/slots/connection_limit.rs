@@ -48,7 +48,21 @@ struct SharedLimit {
 struct OpenConnections {
     open: usize,
     /// Tasks to wake when a connection closes.
-    waiting: Vec<Waker>,
+    waiting: Vec<WaitingTask>,
+    /// The id of the next listener.
+    next_listener: u64,
+}
+
+struct WaitingTask {
+    /// The listener whose accept the task awaits.
+    listener: u64,
+    waker: Waker,
+}
+
+/// A listener that observes a limit.
+pub(crate) struct LimitedListener {
+    limit: ConnectionLimit,
+    id: u64,
 }
 
 /// Counts one connection against a limit until the permit is released or dropped. The default
@@ -72,19 +86,42 @@ impl ConnectionLimit {
         self.0.state().open
     }
 
+    /// Adds a listener that observes the limit.
+    pub(crate) fn add_listener(&self) -> LimitedListener {
+        let mut state = self.0.state();
+        state.next_listener += 1;
+        LimitedListener { limit: self.clone(), id: state.next_listener }
+    }
+}
+
+impl LimitedListener {
     /// Returns a permit. If the limit is reached, takes the waker out of `task` instead, and wakes
     /// it once a connection has closed. A waker that is already waiting stays in `task`, so that it
     /// is not dropped while the lock is held.
     pub(crate) fn take(&self, task: &mut Option<Waker>) -> Option<Permit> {
-        let mut state = self.0.state();
-        if state.open < self.0.max {
+        let (shared, listener) = (&self.limit.0, self.id);
+        let mut state = shared.state();
+        if state.open < shared.max {
             state.open += 1;
-            return Some(Permit(Some(self.0.clone())));
+            return Some(Permit(Some(shared.clone())));
         }
-        let known = |task: &Waker| state.waiting.iter().any(|waiting| waiting.will_wake(task));
-        let new = task.take_if(|task| !known(task));
-        state.waiting.extend(new);
+        let mut of_listener = state.waiting.iter().filter(|waiting| waiting.listener == listener);
+        let new = task.take_if(|task| !of_listener.any(|waiting| waiting.waker.will_wake(task)));
+        state.waiting.extend(new.map(|waker| WaitingTask { listener, waker }));
         None
+    }
+
+    /// If the limit would wake more than `max` tasks for this listener, makes it forget them, and
+    /// returns their wakers: most of these tasks have stopped waiting. The caller wakes those that
+    /// still wait, so that they poll again.
+    pub(crate) fn forget_above(&self, max: usize) -> Vec<Waker> {
+        let mut state = self.limit.0.state();
+        let count = state.waiting.iter().filter(|waiting| waiting.listener == self.id).count();
+        if count <= max {
+            return Vec::new();
+        }
+        let forgotten = state.waiting.extract_if(.., |waiting| waiting.listener == self.id);
+        forgotten.map(|waiting| waiting.waker).collect()
     }
 }
 
@@ -99,7 +136,7 @@ impl SharedLimit {
     fn release(&self) -> Vec<Waker> {
         let mut state = self.state();
         state.open -= 1;
-        std::mem::take(&mut state.waiting)
+        state.waiting.drain(..).map(|waiting| waiting.waker).collect()
     }
 }
 
@@ -156,7 +193,8 @@ mod tests {
         let limit = ConnectionLimit::new(2);
         let woken = Arc::new(Woken::default());
         let task = Waker::from(woken.clone());
-        let take = || limit.take(&mut Some(task.clone()));
+        let listener = limit.add_listener();
+        let take = || listener.take(&mut Some(task.clone()));
         let (first, second) = (take(), take());
         assert!(first.is_some() && second.is_some());
         assert!(take().is_none() && take().is_none());
@@ -169,6 +207,21 @@ mod tests {
         assert_eq!((woken.0.load(Ordering::Relaxed), limit.open()), (2, 1));
         drop(third);
         assert_eq!(limit.open(), 0);
-        assert!(ConnectionLimit::new(0).take(&mut None).is_none());
+        assert!(ConnectionLimit::new(0).add_listener().take(&mut None).is_none());
+    }
+
+    #[test]
+    fn tasks_of_one_listener_are_forgotten_without_those_of_another() {
+        let limit = ConnectionLimit::new(0);
+        let listeners = [limit.add_listener(), limit.add_listener()];
+        let woken: Vec<_> = (0..6).map(|_| Arc::new(Woken::default())).collect();
+        for (number, woken) in woken.iter().enumerate() {
+            assert!(listeners[number % 2].take(&mut Some(woken.clone().into())).is_none());
+        }
+        assert!(listeners[0].forget_above(3).is_empty());
+        assert_eq!(listeners[0].forget_above(2).len(), 3);
+        assert!(listeners[0].forget_above(0).is_empty());
+        let held = |woken: &Arc<Woken>| Arc::strong_count(woken) > 1;
+        assert!(woken.iter().enumerate().all(|(number, woken)| held(woken) == (number % 2 == 1)));
     }
 }

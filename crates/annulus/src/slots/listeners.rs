@@ -16,7 +16,7 @@
 use crate::bytes::chunk::DeferredDrops;
 use crate::slots::Waits;
 use crate::slots::arming::{Arming, ends_operation_only};
-use crate::slots::connection_limit::{ConnectionLimit, Permit};
+use crate::slots::connection_limit::{ConnectionLimit, LimitedListener, Permit};
 use crate::slots::find_or_late;
 use crate::slots::loop_state::LoopState;
 use crate::slots::loop_state::Recheck;
@@ -133,6 +133,7 @@ impl Listeners {
     ) {
         let listener = self.slots.get(slot);
         state.deferred.drops.extend(listener.waiters.remove(id));
+        listener.forget_stale_tasks(state);
         listener.notify(state);
     }
 
@@ -236,6 +237,7 @@ impl Listeners {
         }
         let mut listener = self.slots.remove(slot);
         listener.waiters.notify_all(&mut state.deferred.drops);
+        listener.forget_stale_tasks(state);
         for Accepted { fd, permit } in listener.unclaimed {
             state.close_accepted(fd, permit);
         }
@@ -363,7 +365,7 @@ fn ends_one_connection(errno: Errno) -> bool {
 }
 
 struct LimitState {
-    limit: ConnectionLimit,
+    limit: LimitedListener,
     /// Whether the backlog holds a connection, or the poll for one has failed.
     is_ready: bool,
     /// The permit of the accept in flight.
@@ -372,7 +374,7 @@ struct LimitState {
 
 impl LimitState {
     fn new(limit: ConnectionLimit) -> Box<Self> {
-        Box::new(Self { limit, is_ready: false, permit: None })
+        Box::new(Self { limit: limit.add_listener(), is_ready: false, permit: None })
     }
 }
 
@@ -406,5 +408,16 @@ impl Listener {
         // Another process, or a duplicate of the listener, may have accepted the connection. An
         // accept that waited for the next one would keep its permit from other listeners.
         state.start(self.id.token(OpKind::Accept), Op::AcceptNow { fd: self.fd });
+    }
+
+    /// Makes the limit forget the tasks of this listener once most of them have stopped waiting.
+    /// Those that still wait are woken, so that they register again.
+    fn forget_stale_tasks(&mut self, state: &mut LoopState) {
+        let Some(limited) = &self.limited else { return };
+        let stale = limited.limit.forget_above(2 * self.waiters.len());
+        if !stale.is_empty() {
+            state.deferred.drops.extend(stale);
+            self.waiters.notify_all(&mut state.deferred.wakes);
+        }
     }
 }

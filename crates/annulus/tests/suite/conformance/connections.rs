@@ -10,11 +10,16 @@ use annulus::process::{Command, Stdio};
 use annulus::task::yield_now;
 use annulus::time::{sleep, timeout};
 use annulus::{counters, spawn};
+use futures_util::future::{Either, select};
+use futures_util::poll;
 use std::collections::HashSet;
+use std::future::Future;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::fd::AsFd;
 use std::os::linux::net::SocketAddrExt;
+use std::sync::Arc;
+use std::task::{Context, Wake, Waker};
 use std::time::Duration;
 
 /// An address on which nothing listens.
@@ -206,6 +211,42 @@ pub(crate) async fn a_limit_counts_until_the_close() -> io::Result<()> {
     }
     drop(listener);
     assert_eq!(limit.open(), 0);
+    Ok(())
+}
+
+/// Each accept belongs to a task of its own, so the limit cannot recognise a task that it knows.
+pub(crate) async fn dropped_accepts_at_a_limit_keep_no_waker() -> io::Result<()> {
+    struct Task(#[expect(dead_code, reason = "it is only counted")] Arc<()>);
+    impl Wake for Task {
+        fn wake(self: Arc<Self>) {}
+    }
+    let limit = ConnectionLimit::new(1);
+    let options = ListenOptions::new().limit(&limit);
+    let (one, other) = (options.bind("127.0.0.1:0")?, options.bind("127.0.0.1:0")?);
+    let mut clients = Vec::new();
+    for listener in [&one, &one, &other, &other] {
+        clients.push(TcpStream::connect(listener.local_addr()?).await?);
+    }
+    let first = one.accept().await?;
+    let [mut on_one, mut on_other] = [&one, &other].map(|listener| Box::pin(listener.accept()));
+    let kept = Arc::new(());
+    for number in 0..200 {
+        assert!(poll!(&mut on_one).is_pending() && poll!(&mut on_other).is_pending());
+        let mut early = Box::pin(if number % 2 == 0 { one.accept() } else { other.accept() });
+        let waker = Waker::from(Arc::new(Task(kept.clone())));
+        assert!(early.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+        drop((early, waker));
+        yield_now().await;
+        let kept = Arc::strong_count(&kept) - 1;
+        assert!(kept <= 4, "the limit keeps the wakers of {kept} dropped accepts");
+    }
+    // The waits that are left are woken.
+    drop(first);
+    let (Either::Left((next, last)) | Either::Right((next, last))) = select(on_one, on_other).await;
+    drop(next?);
+    drop(last.await?);
+    yield_now().await;
+    assert_eq!(Arc::strong_count(&kept), 1);
     Ok(())
 }
 

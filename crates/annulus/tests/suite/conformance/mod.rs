@@ -142,6 +142,7 @@ suite! {
     connections::connections_are_accepted_before_a_task_waits;
     connections::a_limit_applies_across_several_listeners;
     connections::a_limit_counts_until_the_close;
+    connections::dropped_accepts_at_a_limit_keep_no_waker;
     connections::a_close_waits_for_sent_bytes, with small_bounds;
     connections::a_connection_moves_with_its_received_bytes;
     groups::every_member_gets_every_message_in_order;
