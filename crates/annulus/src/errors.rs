@@ -2,7 +2,7 @@
 //! or a longer message.
 
 pub(crate) use annulus_kernel::with_text;
-use annulus_kernel::{Address, UnixName, without_text};
+use annulus_kernel::{Address, UnixName, with_watch_limit, without_text};
 use annulus_ring::SetupError;
 use std::error::Error;
 use std::fmt;
@@ -92,6 +92,7 @@ impl OpError {
     #[cold]
     pub(crate) fn new(operation: Operation, address: Option<Address>, error: io::Error) -> Self {
         let address = address.filter(|address| !matches!(address.to_unix(), Ok(UnixName::Unnamed)));
+        let error = with_watch_limit(error);
         let (with, without) = operation.phrases();
         let text = match &address {
             Some(address) => format!("{with} {address:?}: {error}"),

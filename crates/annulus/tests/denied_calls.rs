@@ -6,14 +6,18 @@ mod common;
 
 use annulus::fs::File;
 use annulus::io::AsyncFd;
-use annulus::net::{TcpListener, UdpSocket, UnixStream};
+use annulus::net::{
+    ConnectionLimit, ListenOptions, TcpListener, UdpSocket, UnixDatagram, UnixStream,
+};
 use annulus::time::{sleep, timeout};
 use annulus::{DriverChoice, Runtime};
 use annulus_skip::skip;
 use common::denied::deny;
 use common::pair;
+use std::cell::RefCell;
 use std::future::Future;
 use std::io::{self, Read};
+use std::rc::Rc;
 use std::time::Duration;
 
 const DRIVERS: [DriverChoice; 2] = [DriverChoice::Uring, DriverChoice::Epoll];
@@ -123,39 +127,100 @@ fn a_close_that_fails_harms_nothing() {
     }
 }
 
-/// Waits on a stream, a socket, a pipe and a listener, while epoll can register nothing. Returns
-/// the number of turns in 200 ms.
-async fn turns_while_memory_is_short() -> io::Result<u64> {
+/// Waits on sockets and pipes in both directions, while epoll can register nothing. Returns the
+/// results of the operations that ended within 200 ms, and the number of turns in this time.
+async fn wait_while_epoll_refuses(
+    errno: i32,
+) -> io::Result<(Vec<(&'static str, io::Result<()>)>, u64)> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
+    let limit = ConnectionLimit::new(1);
+    let limited = ListenOptions::new().limit(&limit).bind("127.0.0.1:0")?;
     let (mut stream, _peer) = UnixStream::pair()?;
+    let (mut full, _peer) = UnixStream::pair()?;
     let udp = UdpSocket::bind("127.0.0.1:0")?;
+    let (datagrams, _peer) = UnixDatagram::pair()?;
+    let (mut full_pipe, _reader) = annulus::pipe::pipe()?;
     let (_writer, mut reader) = annulus::pipe::pipe()?;
     let (fd, _kept) = std::os::unix::net::UnixStream::pair()?;
     fd.set_nonblocking(true)?;
     let fd = AsyncFd::new(fd)?;
-    deny(libc::SYS_epoll_ctl, libc::ENOMEM);
+    deny(libc::SYS_epoll_ctl, errno);
     let error = timeout(Duration::from_millis(50), fd.readable()).await.expect("the call hangs");
-    assert_eq!(error.expect_err("the wait succeeded").kind(), io::ErrorKind::OutOfMemory);
+    let ended = Rc::new(RefCell::new(vec![("readable", error.map(drop))]));
     let before = annulus::counters().expect("not in a runtime").enters;
-    let waiting = [
-        annulus::spawn(async move { _ = stream.recv().await }),
-        annulus::spawn(async move { _ = udp.recv().await }),
-        annulus::spawn(async move { _ = reader.recv().await }),
-        annulus::spawn(async move { _ = listener.accept().await }),
-    ];
+    macro_rules! wait {
+        ($name:literal, $operation:expr) => {{
+            let ended = ended.clone();
+            annulus::spawn(async move {
+                let result = async { $operation }.await;
+                ended.borrow_mut().push(($name, result.map(drop)));
+            });
+        }};
+    }
+    wait!("accept", listener.accept().await);
+    wait!("limited accept", limited.accept().await);
+    wait!("recv", stream.recv().await);
+    wait!("recv datagram", udp.recv().await);
+    wait!("recv from pipe", reader.recv().await);
+    wait!("drain", {
+        _ = full.send(vec![0; 8 << 20]).await;
+        full.drain().await
+    });
+    wait!("drain pipe", {
+        _ = full_pipe.send(vec![0; 8 << 20]).await;
+        full_pipe.drain().await
+    });
+    wait!("drain datagrams", {
+        for _ in 0..1000 {
+            datagrams.send(vec![0; 1000]).await?;
+        }
+        datagrams.drain().await
+    });
     sleep(Duration::from_millis(200)).await;
-    let finished = waiting.each_ref().map(|task| task.is_finished());
-    assert_eq!(finished, [false; 4], "an operation finished without memory");
-    Ok(annulus::counters().expect("not in a runtime").enters - before)
+    let turns = annulus::counters().expect("not in a runtime").enters - before;
+    Ok((ended.take(), turns))
 }
 
 #[test]
 fn epoll_without_memory_is_retried_after_a_pause() {
     on(DriverChoice::Epoll, async || {
-        let turns = turns_while_memory_is_short().await?;
-        // Three operations are retried every 5 ms, and the listener less often. Each attempt may
-        // take a turn or two.
-        assert!((10..1000).contains(&turns), "{turns} turns in 200 ms");
+        let (ended, turns) = wait_while_epoll_refuses(libc::ENOMEM).await?;
+        let [("readable", Err(error))] = &ended[..] else {
+            panic!("an operation finished without memory: {ended:?}");
+        };
+        assert_eq!(error.kind(), io::ErrorKind::OutOfMemory);
+        // Operations are retried every 5 ms, and some less often. Each attempt may take a turn or
+        // two.
+        assert!((10..2000).contains(&turns), "{turns} turns in 200 ms");
+        Ok(())
+    });
+}
+
+/// `epoll_ctl` fails with ENOSPC if the user already watches `fs.epoll.max_user_watches`
+/// descriptors. Nothing reports when it would succeed again.
+#[test]
+fn the_limit_on_watched_descriptors_is_an_error_that_says_so() {
+    on(DriverChoice::Epoll, async || {
+        let (ended, turns) = wait_while_epoll_refuses(libc::ENOSPC).await?;
+        for (name, result) in &ended {
+            let error = result.as_ref().expect_err("an operation has succeeded").to_string();
+            assert!(error.contains("fs.epoll.max_user_watches"), "{name}: {error}");
+        }
+        let mut names: Vec<_> = ended.into_iter().map(|(name, _)| name).collect();
+        names.sort_unstable();
+        let failed = [
+            "accept",
+            "drain",
+            "drain pipe",
+            "limited accept",
+            "readable",
+            "recv",
+            "recv datagram",
+            "recv from pipe",
+        ];
+        // Datagrams stay queued, and are retried after a pause.
+        assert_eq!(names, failed);
+        assert!(turns < 500, "{turns} turns in 200 ms");
         Ok(())
     });
 }

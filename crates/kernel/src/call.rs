@@ -50,6 +50,21 @@ pub fn named<E: Into<io::Error>>(call: &'static str) -> impl FnOnce(E) -> io::Er
     }
 }
 
+/// Adds the limit and the remedy to ENOSPC, which `epoll_ctl` returns at a limit that has nothing
+/// to do with space. Sockets fail with it for no other reason.
+pub fn with_watch_limit(error: io::Error) -> io::Error {
+    if Errno::from_io_error(&error) != Some(Errno::NOSPC) {
+        return error;
+    }
+    let path = "/proc/sys/fs/epoll/max_user_watches";
+    let limit = std::fs::read_to_string(path).unwrap_or_else(|_| "unknown".to_owned());
+    let text = format!(
+        "{error}: this user's processes watch as many descriptors with epoll as they may ({}); raise the sysctl fs.epoll.max_user_watches, or use io_uring",
+        limit.trim()
+    );
+    with_text(error, text)
+}
+
 /// Returns the errno of a libc call that has just failed.
 pub(crate) fn last_error() -> Errno {
     Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::IO)
@@ -65,5 +80,17 @@ mod tests {
         assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
         assert_eq!(error.to_string(), "bind: Address already in use (os error 98)");
         assert_eq!(without_text(&error).and_then(io::Error::raw_os_error), Some(98));
+    }
+
+    #[test]
+    fn watch_limit_is_added_to_enospc_only() {
+        let error = with_watch_limit(Errno::NOSPC.into());
+        assert_eq!(error.kind(), io::ErrorKind::StorageFull);
+        assert_eq!(without_text(&error).and_then(io::Error::raw_os_error), Some(28));
+        let text = error.to_string();
+        assert!(text.starts_with("No space left on device (os error 28): this user"), "{text}");
+        assert!(!text.contains('\n') && text.contains("fs.epoll.max_user_watches"), "{text}");
+        let other = with_watch_limit(Errno::CONNRESET.into());
+        assert_eq!(other.to_string(), "Connection reset by peer (os error 104)");
     }
 }

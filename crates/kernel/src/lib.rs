@@ -35,7 +35,7 @@ mod uring;
 
 pub use address::{Address, UnixName};
 pub use aio::{AioCall, AioContext};
-pub use call::{named, with_text, without_text};
+pub use call::{named, with_text, with_watch_limit, without_text};
 pub use control::{
     Control, ControlWriter, Controls, Direction, MAX_DESCRIPTORS_PER_MESSAGE, descriptors, space,
 };

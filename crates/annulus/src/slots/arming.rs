@@ -6,8 +6,8 @@ use std::collections::VecDeque;
 use std::mem;
 use std::time::Duration;
 
-/// Delay before a receive or a poll is tried again after an out-of-memory error. Without the delay,
-/// `epoll_ctl` would fail again in each turn.
+/// Delay before a receive or a poll is tried again after a [shortage](is_shortage). Without the
+/// delay, `epoll_ctl` would fail again in each turn.
 pub(super) const SHORT_OF_MEMORY_PAUSE: Duration = Duration::from_millis(5);
 
 /// The state of a slot's receive or of a listener's accept.
@@ -72,6 +72,12 @@ impl Arming {
 /// The operation is tried again.
 pub(super) fn ends_operation_only(errno: Errno) -> bool {
     matches!(errno, Errno::NOBUFS | Errno::CANCELED | Errno::INTR | Errno::AGAIN | Errno::NOMEM)
+}
+
+/// Returns true if a poll has failed because memory is short or, on epoll, because no further
+/// descriptor may be watched. It would fail again at once.
+pub(super) fn is_shortage(polled: Result<u32, Errno>) -> bool {
+    matches!(polled, Err(Errno::NOMEM | Errno::NOSPC))
 }
 
 /// Slots that the turn will arm, in the order in which they were added. May contain closed slots.

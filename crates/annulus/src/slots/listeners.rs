@@ -15,7 +15,7 @@
 
 use crate::bytes::chunk::DeferredDrops;
 use crate::slots::Waits;
-use crate::slots::arming::{Arming, ends_operation_only};
+use crate::slots::arming::{Arming, ends_operation_only, is_shortage};
 use crate::slots::connection_limit::{ConnectionLimit, LimitedListener, Permit};
 use crate::slots::find_or_late;
 use crate::slots::loop_state::LoopState;
@@ -23,7 +23,7 @@ use crate::slots::loop_state::Recheck;
 use crate::timers::TimerAction;
 use crate::waiters::{Wait, WaiterId, Waiters};
 use annulus_driver::{Event, Op, OpKind, Slab, SlotId};
-use annulus_kernel::{Fd, named};
+use annulus_kernel::{Fd, named, with_watch_limit};
 use rustix::io::Errno;
 use std::collections::VecDeque;
 use std::os::fd::RawFd;
@@ -172,19 +172,24 @@ impl Listeners {
         listener.go_on(state);
     }
 
-    /// Handles the end of a limited listener's poll. After a failure, the listener also tries to
-    /// accept, because the accept returns the reason.
+    /// Handles the end of a limited listener's poll. After most failures, the listener also tries
+    /// to accept, because the accept returns the reason. It would not return a shortage.
     pub(crate) fn on_accept_ready(&mut self, state: &mut LoopState, event: Event) {
         let Some(listener) = find_or_late(&mut self.slots, state, &event) else { return };
         state.in_flight -= 1;
         listener.arming.on_event(false);
+        let shortage = event.result.err().filter(|_| is_shortage(event.result));
         if let Some(limited) = &mut listener.limited {
-            limited.is_ready = event.result != Err(Errno::CANCELED);
+            limited.is_ready = shortage.is_none() && event.result != Err(Errno::CANCELED);
+        }
+        if shortage.is_some_and(|errno| listener.fail(state, errno)) {
+            listener.pause(state);
+            self.paused += 1;
         }
         if listener.dropped {
             return self.close_if_done(state, event.token.slot());
         }
-        listener.accept_more(state, None);
+        listener.go_on(state);
     }
 
     /// Retries paused listeners after a descriptor was closed.
@@ -250,7 +255,8 @@ impl Listeners {
 impl Listener {
     fn claim(&mut self) -> Option<io::Result<Accepted>> {
         let Some(accepted) = self.unclaimed.pop_front() else {
-            return self.error.take().map(|errno| Err(named("accept")(errno)));
+            let error = self.error.take()?;
+            return Some(Err(named("accept")(with_watch_limit(error.into()))));
         };
         if self.unclaimed.is_empty() {
             self.one_at_a_time = false;

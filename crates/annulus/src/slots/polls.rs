@@ -10,13 +10,13 @@
 
 use crate::bytes::chunk::DeferredDrops;
 use crate::slots::Waits;
-use crate::slots::arming::SHORT_OF_MEMORY_PAUSE;
+use crate::slots::arming::{SHORT_OF_MEMORY_PAUSE, is_shortage};
 use crate::slots::find_or_late;
 use crate::slots::loop_state::LoopState;
 use crate::timers::TimerAction;
 use crate::waiters::{Wait, Waiters};
 use annulus_driver::{Event, Op, OpKind, Slab, SlotId, Token};
-use annulus_kernel::{Fd, named};
+use annulus_kernel::{Fd, named, with_watch_limit};
 use rustix::io::Errno;
 use std::io;
 use std::mem;
@@ -112,7 +112,7 @@ impl Polls {
             PollState::Ready => return Poll::Ready(Ok(())),
             PollState::Failed(errno) => {
                 direction.state = PollState::Idle;
-                return Poll::Ready(Err(named("poll")(errno)));
+                return Poll::Ready(Err(named("poll")(with_watch_limit(errno.into()))));
             }
             PollState::Idle | PollState::InFlight => {}
         }
@@ -167,7 +167,7 @@ impl Polls {
         direction.waiters.notify_all(&mut state.deferred.wakes);
         if poll.dropped {
             self.remove_unarmed(slot);
-        } else if poll.is_wake && event.result == Err(Errno::NOMEM) {
+        } else if poll.is_wake && is_shortage(event.result) {
             let retry = TimerAction::WakePoll(self.0.id(slot));
             state.timers.insert(state.now() + SHORT_OF_MEMORY_PAUSE, retry);
         } else if poll.is_wake && !matches!(event.result, Err(Errno::BADF | Errno::INVAL)) {
@@ -175,7 +175,7 @@ impl Polls {
         }
     }
 
-    /// Polls the wake descriptor again after an out-of-memory pause.
+    /// Polls the wake descriptor again after a pause.
     pub(crate) fn on_retry(&mut self, state: &mut LoopState, id: SlotId) {
         if self.0.find(id).is_some_and(|poll| !poll.dropped && !poll.is_armed()) {
             self.arm(state, id.index, PollSide::Readable);

@@ -33,7 +33,7 @@ use crate::pool::{Pool, PoolSize, ReceiveBudget, Trim};
 use crate::slots::{OpKind, Token};
 use crate::wait::Wait;
 use crate::workers::{FileJob, Workers};
-use annulus_kernel::{Fd, IoVec, Kernel, MessageLayout, MsgHeader, named};
+use annulus_kernel::{Fd, IoVec, Kernel, MessageLayout, MsgHeader};
 use direct_calls::DirectCalls;
 use input::InputOp;
 use message::MessageBatch;
@@ -97,7 +97,7 @@ impl Epoll {
     /// as `EMFILE` or `ENOMEM`.
     pub fn new(kernel: Rc<dyn Kernel>, pool: PoolSize) -> io::Result<Self> {
         let (poller, trim_timer) = (Poller::new(&kernel)?, TrimTimer::new(&kernel)?);
-        poller.add(trim_timer.fd(), READ_WRITE_EVENTS).map_err(named("epoll_ctl"))?;
+        poller.add_own(trim_timer.fd())?;
         let mut epoll = Self {
             poller,
             watches: Watches::default(),

@@ -3,7 +3,7 @@
 
 use super::owned_descriptor::OwnedDescriptor;
 use annulus_kernel::epoll::{Edge, EventFlags, Registration};
-use annulus_kernel::{Fd, Kernel, named};
+use annulus_kernel::{Fd, Kernel, named, with_watch_limit};
 use rustix::io::Errno;
 use std::io;
 use std::os::fd::{OwnedFd, RawFd};
@@ -47,8 +47,14 @@ impl Poller {
             (epoll, OwnedDescriptor::open(kernel, |kernel| kernel.timer())?)
         };
         let poller = Self { epoll, edges: Vec::with_capacity(MAX_EDGES_PER_WAIT), timer };
-        poller.add(poller.timer.fd, READ_WRITE_EVENTS).map_err(named("epoll_ctl"))?;
+        poller.add_own(poller.timer.fd)?;
         Ok(poller)
+    }
+
+    /// Registers a descriptor of the driver itself.
+    pub(super) fn add_own(&self, fd: Fd) -> io::Result<()> {
+        let added = self.add(fd, READ_WRITE_EVENTS);
+        added.map_err(|errno| named("epoll_ctl")(with_watch_limit(errno.into())))
     }
 
     /// Registers a descriptor; its current readiness is the first edge.

@@ -4,7 +4,7 @@ use super::outgoing::{OutgoingDatagram, OutgoingState};
 use super::{DatagramSocket, PeerAddress};
 use crate::errors::{OpError, Operation};
 use crate::slots::loop_state::LoopState;
-use annulus_kernel::Domain;
+use annulus_kernel::{Domain, with_watch_limit};
 use rustix::io::Errno;
 use std::io;
 
@@ -41,7 +41,7 @@ impl SendFailure {
 
     fn into_error(self) -> io::Error {
         let Self { errno, to, text, others } = self;
-        let error = io::Error::from(errno);
+        let error = with_watch_limit(errno.into());
         let more =
             if others > 0 { format!("; {others} more were not sent") } else { String::new() };
         let text = format!("{text}: {error}{more}");

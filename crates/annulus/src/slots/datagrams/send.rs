@@ -22,6 +22,7 @@
 use super::errors::{SendFailure, SendFailures};
 use super::outgoing::{OutgoingDatagram, OutgoingState, SendMeta};
 use super::{DatagramResources, DatagramSocket, Datagrams, PeerAddress};
+use crate::slots::arming::is_shortage;
 use crate::slots::find_or_late;
 use crate::slots::loop_state::LoopState;
 use crate::timers::{TimerAction, TimerKey};
@@ -395,7 +396,7 @@ impl Datagrams {
         let Some(socket) = find_or_late(&mut self.slots, state, &event) else { return };
         socket.tx.awaits_writable = false;
         state.in_flight -= 1;
-        if event.result == Err(Errno::NOMEM) {
+        if is_shortage(event.result) {
             // The poll failed and would fail again at once.
             socket.wait_to_retry(state);
         } else {

@@ -91,7 +91,7 @@ pub(super) fn on_ready(streams: &mut Streams, state: &mut LoopState, event: &Eve
     let Some(carrier) = stream.carrier.as_deref() else { return false };
     match carrier {
         Carrier::Descriptors(_) => scm_rights::on_ready(stream, state, event),
-        Carrier::Pipe(_) => pipe::on_ready(stream, state),
+        Carrier::Pipe(_) => pipe::on_ready(stream, state, event.result),
         Carrier::Link(_) => link::on_ready(streams, state, event),
     }
 }

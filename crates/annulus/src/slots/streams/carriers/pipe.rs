@@ -38,11 +38,20 @@ pub(super) fn arm(stream: &mut Stream, state: &mut LoopState) -> bool {
 
 /// Reads a pipe that is ready. Returns false if there is nothing to read, so that the caller arms
 /// the stream again.
-pub(super) fn on_ready(stream: &mut Stream, state: &mut LoopState) -> bool {
+pub(super) fn on_ready(
+    stream: &mut Stream,
+    state: &mut LoopState,
+    polled: Result<u32, Errno>,
+) -> bool {
     if stream.dropped {
         return true;
     }
-    match read_available(stream, state) {
+    let read = match polled {
+        // The next poll would fail again at once.
+        Err(Errno::NOSPC) => Err(Errno::NOSPC),
+        _ => read_available(stream, state),
+    };
+    match read {
         Ok(0) => stream.rx.end = Some(RecvEnd::Eof),
         Ok(_) => {}
         // Another reader has taken the bytes.

@@ -5,6 +5,7 @@
 //! of the stream is queued or in flight. If the socket is full, a poll waits for space.
 
 use super::zero_copy;
+use crate::slots::arming::is_shortage;
 use crate::slots::loop_state::LoopState;
 use crate::slots::streams::send::{SendPhase, SendState};
 use crate::slots::streams::{Stream, StreamResources, Streams};
@@ -12,7 +13,6 @@ use annulus_driver::{Event, OpKind};
 use annulus_kernel::file::pages;
 use annulus_kernel::pipe::SigPipe;
 use annulus_kernel::{Fd, SocketOption};
-use rustix::io::Errno;
 use std::io;
 use std::mem::replace;
 use std::task::{Context, Poll};
@@ -144,7 +144,7 @@ pub(super) fn on_space(streams: &mut Streams, state: &mut LoopState, event: Even
     state.in_flight -= 1;
     let slot = event.token.slot();
     let stream = streams.slots.get(slot);
-    if event.result == Err(Errno::NOMEM) {
+    if is_shortage(event.result) {
         // The task would poll again at once, so it is woken after a moment.
         return stream.send_later(state);
     }
