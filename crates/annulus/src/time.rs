@@ -93,9 +93,7 @@ impl Sleep {
             }
         }
         self.cancel();
-        let core = current::get().unwrap_or_else(|_| {
-            panic!("a timer was polled outside a runtime; use it inside annulus::run")
-        });
+        let core = current::expect("a timer was polled");
         let action = TimerAction::Wake(cx.waker().clone());
         let key =
             core.borrow().ok().map(|mut inner| inner.state.timers.insert(self.deadline, action));
@@ -126,7 +124,8 @@ impl Drop for Sleep {
 }
 
 /// Runs a future for at most `duration`; then drops it and returns [`Elapsed`]. Each future
-/// documents the effect of dropping it: dropped receives and accepts lose nothing.
+/// documents the effect of dropping it: dropped receives and accepts lose nothing. Like [`Sleep`],
+/// it panics if it has to wait outside a runtime.
 pub fn timeout<F: Future>(duration: Duration, future: F) -> Timeout<F> {
     Timeout { future, sleep: sleep(duration), elapsed: Elapsed { limit: Some(duration) } }
 }
@@ -272,11 +271,17 @@ impl Interval {
 
     /// Waits for the next tick and returns the time at which it was due. Cancel-safe: dropping the
     /// future loses no tick.
+    ///
+    /// # Panics
+    /// When polled outside a runtime before the next tick is due.
     pub async fn tick(&mut self) -> Instant {
         poll_fn(|cx| self.poll_tick(cx)).await
     }
 
     /// Polls like [`tick`](Self::tick).
+    ///
+    /// # Panics
+    /// The panic of [`tick`](Self::tick).
     pub fn poll_tick(&mut self, cx: &mut Context<'_>) -> Poll<Instant> {
         ready!(Pin::new(&mut self.sleep).poll(cx));
         let due = self.sleep.deadline();

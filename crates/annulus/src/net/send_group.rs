@@ -5,6 +5,7 @@ use super::stream_handle::StreamHandle;
 use crate::bytes::chunk::Chunk;
 use crate::bytes::shared::SharedBytes;
 use crate::bytes::thread_bound::stays;
+use crate::runtime::current;
 use crate::runtime::spawn::spawn;
 use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
@@ -224,21 +225,13 @@ impl SendGroup {
     }
 
     /// Sends a message to all members. A task of the group queues it together with the other
-    /// messages of the turn. If 64 KiB or more are pending, they are queued at once. Empty messages
-    /// are ignored.
-    ///
-    /// # Panics
-    /// Outside a runtime, if the group's task has not been spawned yet and fewer than 64 KiB are
-    /// pending.
+    /// messages of the turn. They are queued at once if 64 KiB or more are pending, or if the group
+    /// has no task yet and no runtime to spawn it on. Empty messages are ignored.
     pub fn send(&self, message: impl Into<SharedBytes>) {
         self.push(message.into(), None);
     }
 
     /// Sends a message to all members except one, such as the member that has sent it.
-    ///
-    /// # Panics
-    /// Outside a runtime, if the group's task has not been spawned yet and fewer than 64 KiB are
-    /// pending.
     pub fn send_except(&self, message: impl Into<SharedBytes>, except: MemberId) {
         self.push(message.into(), Some(except));
     }
@@ -251,7 +244,8 @@ impl SendGroup {
         group.counts.messages += 1;
         group.pending_bytes += message.len();
         group.pending.push((message, except));
-        if group.pending_bytes >= MAX_PENDING_BYTES {
+        let can_wait = group.has_task || current::with(|_| ()).is_some();
+        if group.pending_bytes >= MAX_PENDING_BYTES || !can_wait {
             drop(group);
             return self.flush();
         }
@@ -265,7 +259,7 @@ impl SendGroup {
     }
 
     /// Queues the pending messages on the members' streams, before the group's task does so. They
-    /// leave at the end of the turn.
+    /// leave at the end of the turn, or once the loop runs.
     pub fn flush(&self) {
         self.shared.flush();
     }
@@ -396,7 +390,7 @@ impl Member {
         let handle = self.stream.upgrade().ok_or(DropReason::Gone)?;
         for batch in batches {
             let chunk = Chunk::from(batch.bytes.clone());
-            let is_queued = handle.with_stream(|stream, shared, state| {
+            let is_queued = handle.with_idle_stream(|stream, shared, state| {
                 stream.enqueue_within(shared, state, chunk, limit)
             });
             if is_queued.map_err(DropReason::Failed)? {
@@ -405,7 +399,7 @@ impl Member {
             }
             match slow {
                 SlowMembers::Disconnect => {
-                    _ = handle.with_stream(|stream, shared, state| {
+                    _ = handle.with_idle_stream(|stream, shared, state| {
                         stream.give_up_half(shared, state);
                         Ok(())
                     });
@@ -414,7 +408,7 @@ impl Member {
                 SlowMembers::Skip => counts.skipped += batch.messages,
                 SlowMembers::KeepLatest => {
                     let chunk = Chunk::from(batch.latest.clone());
-                    let replaced = handle.with_stream(|stream, shared, state| {
+                    let replaced = handle.with_idle_stream(|stream, shared, state| {
                         stream.replace_queued(shared, state, chunk)
                     });
                     replaced.map_err(DropReason::Failed)?;

@@ -4,7 +4,7 @@ use super::recv_buffer::RecvBuffer;
 use super::socket::NewFd;
 use crate::bytes::chunk::Chunk;
 use crate::bytes::lease::Lease;
-use crate::runtime::core::Core;
+use crate::runtime::core::{Core, Inner};
 use crate::slots::connection_limit::Permit;
 use crate::slots::interest::Interest;
 use crate::slots::loop_state::LoopState;
@@ -18,6 +18,7 @@ use crate::trace;
 use annulus_driver::SlotId;
 use annulus_kernel::pipe::SigPipe;
 use annulus_kernel::{Fd, Kernel};
+use std::cell::RefMut;
 use std::fmt;
 use std::future::{Future, poll_fn};
 use std::io::{self, IoSlice};
@@ -154,11 +155,31 @@ impl StreamHandle {
         SendFuture { handle: self, chunk: Some(chunk) }
     }
 
-    pub(crate) fn with_stream<R>(
+    /// Calls `change`.
+    ///
+    /// # Errors
+    /// The errors of `change`, and if the loop is not running.
+    fn with_stream<R>(
         &self,
         change: impl FnOnce(&mut Stream, &mut StreamResources, &mut LoopState) -> io::Result<R>,
     ) -> io::Result<R> {
-        let inner = &mut *self.core.borrow_running()?;
+        self.with_inner(self.core.borrow_running()?, change)
+    }
+
+    /// Like [`with_stream`](Self::with_stream), but also works while the loop is not running.
+    pub(super) fn with_idle_stream<R>(
+        &self,
+        change: impl FnOnce(&mut Stream, &mut StreamResources, &mut LoopState) -> io::Result<R>,
+    ) -> io::Result<R> {
+        self.with_inner(self.core.borrow()?, change)
+    }
+
+    fn with_inner<R>(
+        &self,
+        mut inner: RefMut<'_, Inner>,
+        change: impl FnOnce(&mut Stream, &mut StreamResources, &mut LoopState) -> io::Result<R>,
+    ) -> io::Result<R> {
+        let inner = &mut *inner;
         let (stream, shared) = inner.streams.get(self.slot);
         change(stream, shared, &mut inner.state)
     }

@@ -158,3 +158,15 @@ pub(crate) fn get() -> io::Result<Rc<Core>> {
         io::Error::other("no runtime is running on this thread; call this inside annulus::run, or in a tokio program inside annulus_tokio::run or after annulus_tokio::enter")
     })
 }
+
+/// Returns the thread's current runtime for a call that returns no error.
+///
+/// # Panics
+/// Outside a runtime.
+#[track_caller]
+pub(crate) fn expect(call: &str) -> Rc<Core> {
+    match get() {
+        Ok(core) => core,
+        Err(error) => panic!("{call}: {error}"),
+    }
+}

@@ -96,9 +96,7 @@ impl<T> JoinSet<T> {
         F: FnOnce() -> T + Send + 'static,
         T: Send + 'static,
     {
-        let core = current::get().expect(
-            "JoinSet::spawn_blocking was called outside a runtime; call it inside annulus::run",
-        );
+        let core = current::expect("JoinSet::spawn_blocking");
         self.spawn(result_of(offload(&core, call)))
     }
 
@@ -224,6 +222,9 @@ impl<T> fmt::Debug for JoinSet<T> {
 
 impl<T, F: Future<Output = T> + 'static> FromIterator<F> for JoinSet<T> {
     /// Spawns a task for each future.
+    ///
+    /// # Panics
+    /// Outside a runtime.
     #[track_caller]
     fn from_iter<I: IntoIterator<Item = F>>(futures: I) -> Self {
         let mut set = Self::new();

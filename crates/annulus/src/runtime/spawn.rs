@@ -54,9 +54,7 @@ pub(crate) fn spawn_at<F>(
 where
     F: Future + 'static,
 {
-    let Ok(core) = current::get() else {
-        panic!("annulus::spawn was called outside a runtime; call it inside annulus::run");
-    };
+    let core = current::expect("annulus::spawn");
     if core.request_turn().is_err() {
         refuse(future);
         return JoinHandle::new(None);
@@ -99,9 +97,7 @@ where
     F: FnOnce() -> T + Send + 'static,
     T: Send + 'static,
 {
-    let core = current::get().expect(
-        "annulus::task::spawn_blocking was called outside a runtime; call it inside annulus::run",
-    );
+    let core = current::expect("annulus::task::spawn_blocking");
     spawn_at(result_of(offload(&core, call)), Location::caller())
 }
 

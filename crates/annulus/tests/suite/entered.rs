@@ -1,7 +1,7 @@
 //! A runtime that is entered before it runs.
 
 use crate::common::touch;
-use annulus::net::{TcpListener, TcpStream, UdpSocket};
+use annulus::net::{SendGroup, SlowMembers, TcpListener, TcpStream, UdpSocket, UnixStream};
 use annulus::{DriverChoice, EnterGuard, Runtime};
 use annulus_skip::skip;
 use std::cell::Cell;
@@ -112,4 +112,34 @@ fn a_thread_may_end_with_its_guard() {
         KEPT.set(Some(Runtime::new().unwrap().enter()));
     });
     thread.join().unwrap();
+}
+
+/// The task of a group needs a runtime to be spawned on, and its messages need a loop to leave.
+#[test]
+fn messages_to_a_group_between_two_calls_of_block_on_arrive() {
+    on_each(|mut runtime| {
+        let group = SendGroup::new(SlowMembers::Disconnect);
+        let (half, mut peer) = runtime.block_on(async {
+            let (stream, peer) = UnixStream::pair().unwrap();
+            let (_receiving, sending) = stream.into_split();
+            group.add(&sending);
+            (sending, peer)
+        });
+        group.send("first,".as_bytes().to_vec());
+        let big = vec![7; 64 << 10];
+        group.send(big.clone());
+        runtime.block_on(async { group.send("in the loop,".as_bytes().to_vec()) });
+        group.send("after it,".as_bytes().to_vec());
+        assert_eq!(group.take_dropped().len(), 0, "a member was dropped");
+        drop(group);
+        let bytes = runtime.block_on(async {
+            drop(half);
+            let mut bytes = Vec::new();
+            while let Some(lease) = peer.recv().await.unwrap() {
+                bytes.extend_from_slice(&lease);
+            }
+            bytes
+        });
+        assert!(bytes == [b"first,", &*big, b"in the loop,after it,"].concat());
+    });
 }
