@@ -24,6 +24,18 @@ trait Job: Send + Sync {
 
     /// Fails the call, because the pool has been closed.
     fn refuse(&self);
+
+    /// Returns whether the end of the runtime waits for the call once it has begun.
+    fn at_end(&self) -> AtEnd;
+}
+
+/// What the end of a runtime does about a call that has begun.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum AtEnd {
+    /// It waits for the call, within the shutdown timeout.
+    Waits,
+    /// It leaves the call alone, because the call has no effect but its result.
+    Leaves,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -61,6 +73,8 @@ struct PoolState {
     threads: usize,
     /// Number of threads that look for a call, or are about to.
     idle: usize,
+    /// Number of threads in calls that the end of the runtime [leaves alone](AtEnd::Leaves).
+    left_alone: usize,
     /// Whether the runtime has ended. Then calls are refused, and threads end.
     closed: bool,
 }
@@ -111,12 +125,12 @@ impl Pool {
         refused.into_values().for_each(|job| job.refuse());
     }
 
-    /// Waits at most `limit` until all threads have ended. A thread that is still in a call
-    /// continues without its runtime.
+    /// Waits at most `limit` until all threads have ended, except those in calls that are left
+    /// alone. A thread that is still in a call continues without its runtime. The pool is closed.
     pub(crate) fn wait(&self, limit: Duration) {
         let state = self.0.state();
-        let outcome = self.0.ended.wait_timeout_while(state, limit, |state| state.threads > 0);
-        drop(outcome);
+        let waits = |state: &mut PoolState| state.threads > state.left_alone;
+        drop(self.0.ended.wait_timeout_while(state, limit, waits));
     }
 
     /// Starts a thread, unless the limit has been reached.
@@ -152,12 +166,15 @@ impl PoolShared {
         let mut state = self.state();
         loop {
             if let Some((_, job)) = state.queue.pop_first() {
+                let left_alone = usize::from(job.at_end() == AtEnd::Leaves);
                 state.idle -= 1;
+                state.left_alone += left_alone;
                 drop(state);
                 job.run();
                 drop(job);
                 state = self.state();
                 state.idle += 1;
+                state.left_alone -= left_alone;
                 continue;
             }
             if state.closed {
@@ -213,6 +230,7 @@ struct SharedCall<F, T> {
     call: Mutex<Option<F>>,
     /// No outcome means that the pool was closed before the call.
     outcome: JoinState<T>,
+    at_end: AtEnd,
 }
 
 impl<F, T> BlockingCall<F, T>
@@ -220,9 +238,9 @@ where
     F: FnOnce() -> T + Send + 'static,
     T: Send + 'static,
 {
-    pub(crate) fn new(pool: &Pool, call: F) -> Self {
-        let shared = SharedCall { call: Mutex::new(Some(call)), outcome: JoinState::new() };
-        let shared = Arc::new(shared);
+    pub(crate) fn new(pool: &Pool, at_end: AtEnd, call: F) -> Self {
+        let (call, outcome) = (Mutex::new(Some(call)), JoinState::new());
+        let shared = Arc::new(SharedCall { call, outcome, at_end });
         Self(match pool.submit(shared.clone()) {
             Ok(number) => CallRoute::Pooled { pool: pool.clone(), number, shared },
             Err(error) => CallRoute::Refused(Some(error)),
@@ -285,6 +303,10 @@ impl<F: FnOnce() -> T + Send, T: Send> Job for SharedCall<F, T> {
         dispose_each(self.take_call());
         self.outcome.complete(None);
     }
+
+    fn at_end(&self) -> AtEnd {
+        self.at_end
+    }
 }
 
 #[derive(Clone, Default)]
@@ -341,6 +363,10 @@ mod tests {
         }
 
         fn refuse(&self) {}
+
+        fn at_end(&self) -> AtEnd {
+            AtEnd::Waits
+        }
     }
 
     fn held() -> (Arc<HeldJob>, Receiver<()>, Sender<()>) {

@@ -1,5 +1,6 @@
 //! Targets to connect or bind to: addresses, and host names with their resolution.
 
+use crate::blocking::AtEnd;
 use crate::errors;
 use crate::errors::{OpError, Operation};
 use crate::runtime::core::Core;
@@ -17,8 +18,8 @@ use std::time::Duration;
 /// loop continues. Numeric addresses need no look-up.
 ///
 /// If the future is dropped before it is ready, a look-up that has begun continues on its thread,
-/// and its result is dropped. The look-up has only the system's time limit; set a shorter one with
-/// a [`timeout`](crate::time::timeout).
+/// and its result is dropped. The end of the runtime does not wait for it. The look-up has only the
+/// system's time limit; set a shorter one with a [`timeout`](crate::time::timeout).
 ///
 /// ```
 /// # annulus::run(async {
@@ -69,7 +70,7 @@ pub(super) async fn resolve_target(
 
 async fn look_up(core: &Core, host: String, port: u16) -> io::Result<Vec<SocketAddr>> {
     let resolver = core.blocking.resolver.clone();
-    let answered = offload(core, move || resolver.look_up(&host, port)).await;
+    let answered = offload(core, AtEnd::Leaves, move || resolver.look_up(&host, port)).await;
     // Under a simulated kernel, the answer is available at once. Without this use of budget, a
     // loop of look-ups would starve other tasks.
     consume_budget().await;

@@ -3,6 +3,7 @@
 use super::child::Child;
 use super::running::{Watch, reap_orphans, started_and_lost};
 use super::start::{Settings, Started, may_hang, start, with_reason};
+use crate::blocking::AtEnd;
 use crate::errors::with_text;
 use crate::runtime::current;
 use crate::runtime::spawn::offload;
@@ -190,7 +191,7 @@ impl Command {
             let command = command.clone();
             move || start(&mut lock(&command), settings).map(|child| Started::new(child, settings))
         };
-        let started = offload(&core, on_thread).await;
+        let started = offload(&core, AtEnd::Waits, on_thread).await;
         // The thread has ended the start, or no thread could be started.
         swap(&mut self.inner, &mut lock(&command));
         self.is_starting = false;

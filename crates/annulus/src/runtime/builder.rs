@@ -282,8 +282,8 @@ impl Builder {
 
     /// Sets how long a dropped runtime may take to send queued bytes before it resets the
     /// connections, and to write the bytes that a [`FileStream`](crate::fs::FileStream) has queued.
-    /// The rest of the time goes to [blocking calls](crate::task::spawn_blocking) that have begun.
-    /// 5 s by default.
+    /// The rest of the time goes to [blocking calls](crate::task::spawn_blocking) that have begun,
+    /// but not to look-ups of host names. 5 s by default.
     pub fn shutdown_timeout(mut self, timeout: Duration) -> Self {
         self.shutdown_timeout = timeout;
         self

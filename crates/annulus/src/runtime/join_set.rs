@@ -1,5 +1,6 @@
 //! A set of tasks whose results are taken as they finish.
 
+use crate::blocking::AtEnd;
 use crate::runtime::current;
 use crate::runtime::spawn::{offload, result_of, spawn_at};
 use crate::tasks::budget;
@@ -97,7 +98,7 @@ impl<T> JoinSet<T> {
         T: Send + 'static,
     {
         let core = current::expect("JoinSet::spawn_blocking");
-        self.spawn(result_of(offload(&core, call)))
+        self.spawn(result_of(offload(&core, AtEnd::Waits, call)))
     }
 
     /// Returns the result of the next task that finishes, or `None` at once if the set is empty.

@@ -1,6 +1,6 @@
 //! Spawns tasks on the runtime of this thread, and blocking calls on threads of its pool.
 
-use crate::blocking::BlockingCall;
+use crate::blocking::{AtEnd, BlockingCall};
 use crate::runtime::core::Core;
 use crate::runtime::current;
 use crate::tasks::{JoinHandle, refuse};
@@ -98,11 +98,11 @@ where
     T: Send + 'static,
 {
     let core = current::expect("annulus::task::spawn_blocking");
-    spawn_at(result_of(offload(&core, call)), Location::caller())
+    spawn_at(result_of(offload(&core, AtEnd::Waits, call)), Location::caller())
 }
 
 /// Prepares a call for the pool of this runtime, without a task.
-pub(crate) fn offload<F, T>(core: &Core, call: F) -> BlockingCall<F, T>
+pub(crate) fn offload<F, T>(core: &Core, at_end: AtEnd, call: F) -> BlockingCall<F, T>
 where
     F: FnOnce() -> T + Send + 'static,
     T: Send + 'static,
@@ -111,7 +111,7 @@ where
     if core.remote.wake_fd().is_none() {
         return BlockingCall::inline(call);
     }
-    BlockingCall::new(&core.blocking.pool, call)
+    BlockingCall::new(&core.blocking.pool, at_end, call)
 }
 
 /// Returns the result of a call. A panic of the call becomes a panic of the task.

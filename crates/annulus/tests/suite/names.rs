@@ -6,7 +6,7 @@ use annulus::net::{ConnectOptions, TcpListener, TcpStream, UdpSocket, lookup_hos
 use annulus::task::yield_now;
 use annulus::time::timeout;
 use annulus::{Builder, Runtime, sim, spawn};
-use common::{receive, run, run_on};
+use common::{receive, run, run_on, touch};
 use std::cell::Cell;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -165,6 +165,26 @@ fn a_resolver_that_never_answers_times_out() {
         assert!(options.connect("silent:1").await.is_err());
         // The future of a lookup can be dropped too.
         assert!(timeout(SOON, lookup_host("silent:1")).await.is_err());
+        Ok(())
+    });
+    drop(leave);
+}
+
+/// A program that has given up on a name would otherwise end only after the shutdown timeout.
+#[test]
+fn the_end_of_a_runtime_does_not_wait_for_a_resolver() {
+    let (leave, left) = channel::<()>();
+    let (begin, begun) = channel();
+    let left = Mutex::new(left);
+    let builder = Runtime::builder().shutdown_timeout(Duration::MAX).resolver(move |_| {
+        begin.send(()).unwrap();
+        _ = left.lock().unwrap().recv();
+        Ok(Vec::new())
+    });
+    run_on(builder, async move {
+        let mut lookup = Box::pin(lookup_host("silent:1"));
+        assert!(touch(lookup.as_mut()).is_none());
+        begun.recv().unwrap();
         Ok(())
     });
     drop(leave);

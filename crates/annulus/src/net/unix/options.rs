@@ -11,6 +11,7 @@ use super::super::socket::SocketSettings;
 use super::super::stream_handle::StreamHandle;
 use super::path::{BoundPath, real_path};
 use super::{UnixDatagram, UnixListener, UnixStream};
+use crate::blocking::AtEnd;
 use crate::errors::Operation;
 use crate::fs::open::may_hang;
 use crate::runtime::core::Core;
@@ -327,5 +328,5 @@ async fn connect_once(
     // The other thread may outlive this socket, so it gets a duplicate.
     let (shared, address) = (core.kernel.duplicate(socket.fd())?, *address);
     let connect = move || Linux::connect_borrowed(shared.as_fd(), &address);
-    offload(core, connect).await?.unwrap_or_else(|panic| resume_unwind(panic))
+    offload(core, AtEnd::Leaves, connect).await?.unwrap_or_else(|panic| resume_unwind(panic))
 }
