@@ -410,7 +410,7 @@ impl CaughtSignal {
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Signal>> {
         match &mut self.source {
             SignalSource::Process(_, pair) | SignalSource::Ignored(pair, _) => loop {
-                ready!(pair.poll_read_ready(cx))?.clear_ready();
+                ready!(pair.poll_read_edge(cx))?;
                 if descriptor::drain(pair.get_ref())? {
                     return Poll::Ready(Ok(self.signal));
                 }

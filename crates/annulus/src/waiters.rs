@@ -39,6 +39,9 @@ pub(crate) enum Wait<'a> {
     /// By calling a poll function. The queue cannot tell when the task stops waiting, so every
     /// notification wakes all polling tasks, in addition to the waiters in line.
     Polling,
+    /// Like `Polling`, but only one task can wait at a time, because waiting takes exclusive
+    /// access. So earlier wakers are stale.
+    Alone,
 }
 
 impl Wait<'_> {
@@ -82,6 +85,7 @@ impl Waiters {
                 }
             }
             Wait::Polling => self.pollers.register(waker, wakes),
+            Wait::Alone => self.pollers.replace(waker, drops),
         }
     }
 
@@ -319,6 +323,14 @@ impl Pollers {
             self.limit *= 2;
         }
         self.wakers.push(waker.clone());
+    }
+
+    /// Adds a waker in place of all others, which go to `drops`.
+    pub(super) fn replace(&mut self, waker: &Waker, drops: &mut Vec<Waker>) {
+        if !matches!(&self.wakers[..], [known] if known.will_wake(waker)) {
+            drops.append(&mut self.wakers);
+            self.wakers.push(waker.clone());
+        }
     }
 
     #[inline]

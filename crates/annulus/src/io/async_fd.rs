@@ -74,22 +74,36 @@ impl Drop for Polled {
 }
 
 impl Polled {
-    /// Returns `Ready` with the directions that are ready, once one is. A future passes its places
-    /// in the lines of both directions.
+    /// Returns `Ready` with the directions that are ready, once one is.
     fn poll(
         &self,
         interest: Interest,
         cx: &Context<'_>,
-        mut ids: Option<&mut Ids>,
+        mut wait: FdWait<'_>,
     ) -> Poll<io::Result<Interest>> {
         budget::poll_with(cx, || {
             let inner = &mut *self.core.borrow_running()?;
             interest.poll_sides(|side| {
-                let wait =
-                    ids.as_mut().map_or(Wait::Polling, |ids| Wait::InLine(&mut ids[side as usize]));
-                inner.polls.poll(&mut inner.state, self.slot, side, wait, cx)
+                inner.polls.poll(&mut inner.state, self.slot, side, wait.of(side), cx)
             })
         })
+    }
+}
+
+/// How a task waits for both directions: see [`Wait`].
+enum FdWait<'a> {
+    InLine(&'a mut Ids),
+    Polling,
+    Alone,
+}
+
+impl FdWait<'_> {
+    fn of(&mut self, side: PollSide) -> Wait<'_> {
+        match self {
+            Self::InLine(ids) => Wait::InLine(&mut ids[side as usize]),
+            Self::Polling => Wait::Polling,
+            Self::Alone => Wait::Alone,
+        }
     }
 }
 
@@ -182,7 +196,7 @@ impl<T: AsFd> AsyncFd<T> {
     /// The errors of [`readable`](Self::readable).
     pub async fn ready(&self, interest: Interest) -> io::Result<ReadyGuard<'_, T>> {
         let mut line = InLine { polled: &self.polled, ids: [None; 2] };
-        let ready = poll_fn(|cx| self.polled.poll(interest, cx, Some(&mut line.ids)));
+        let ready = poll_fn(|cx| self.polled.poll(interest, cx, FdWait::InLine(&mut line.ids)));
         Ok(ReadyGuard { fd: self, interest: ready.await? })
     }
 
@@ -202,13 +216,21 @@ impl<T: AsFd> AsyncFd<T> {
         self.poll_ready(Interest::WRITABLE, cx)
     }
 
-    pub(crate) fn poll_ready(
+    fn poll_ready(
         &self,
         interest: Interest,
         cx: &Context<'_>,
     ) -> Poll<io::Result<ReadyGuard<'_, T>>> {
-        let interest = ready!(self.polled.poll(interest, cx, None))?;
+        let interest = ready!(self.polled.poll(interest, cx, FdWait::Polling))?;
         Poll::Ready(Ok(ReadyGuard { fd: self, interest }))
+    }
+
+    /// Polls until a read would return bytes, the end or an error, and then clears the readiness.
+    /// Only the task that has polled last is woken.
+    pub(crate) fn poll_read_edge(&mut self, cx: &Context<'_>) -> Poll<io::Result<()>> {
+        let interest = ready!(self.polled.poll(Interest::READABLE, cx, FdWait::Alone))?;
+        self.clear(interest);
+        Poll::Ready(Ok(()))
     }
 
     /// Calls `io` without waiting. If it fails with `WouldBlock`, marks the directions of

@@ -1,7 +1,7 @@
 //! A child process that is running, or has ended but has not been waited for.
 
 use crate::errors::with_text;
-use crate::io::{AsyncFd, Interest};
+use crate::io::AsyncFd;
 use crate::runtime::core::Core;
 use crate::runtime::current;
 use annulus_kernel::{named, process};
@@ -156,7 +156,7 @@ impl Running {
             if let Some(status) = self.try_wait()? {
                 return Poll::Ready(Ok(status));
             }
-            ready!(self.end.poll_ready(Interest::READABLE, cx))?.clear_ready();
+            ready!(self.end.poll_read_edge(cx))?;
         }
     }
 

@@ -4,7 +4,7 @@ use crate::common;
 
 use annulus::io::raw_os_error;
 use annulus::process::{Command, Stdio};
-use annulus::signal::Signal;
+use annulus::signal::{Signal, signals};
 use annulus::sim::Sim;
 use annulus::task::yield_now;
 use annulus::time::timeout;
@@ -16,8 +16,9 @@ use std::io::{self, ErrorKind, Read};
 use std::os::fd::AsRawFd;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
-use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Waker};
+use std::pin::pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Wake, Waker};
 use std::time::Duration;
 
 /// Tests run one at a time, since some count descriptors or look for zombies.
@@ -351,6 +352,39 @@ fn processes_need_a_runtime_on_a_real_kernel() {
     assert!(Command::new("true").spawn().is_err());
     run_on(Runtime::builder().kernel(Sim::builder(1).build()), async {
         assert_eq!(Command::new("true").spawn().unwrap_err().kind(), ErrorKind::Unsupported);
+        Ok(())
+    });
+}
+
+/// Polls a future that is pending, with the waker of another task each time, as collections of
+/// futures do.
+fn poll_as_another_task(future: impl Future, counted: &Arc<()>) {
+    struct Task(#[expect(dead_code, reason = "it is only counted")] Arc<()>);
+
+    impl Wake for Task {
+        fn wake(self: Arc<Self>) {}
+    }
+
+    let waker = Waker::from(Arc::new(Task(counted.clone())));
+    assert!(pin!(future).poll(&mut Context::from_waker(&waker)).is_pending());
+}
+
+#[test]
+fn dropped_waits_for_a_child_or_a_signal_keep_only_the_last_waker() {
+    on_each(|| async {
+        let mut child = Command::new("cat").stdin(Stdio::piped()).spawn()?;
+        let input = child.stdin.take();
+        let mut caught = signals(&[Signal::SIGURG])?;
+        let counted = Arc::new(());
+        for _ in 0..100 {
+            poll_as_another_task(child.wait(), &counted);
+            poll_as_another_task(caught.recv(), &counted);
+            yield_now().await;
+            let kept = Arc::strong_count(&counted) - 1;
+            assert!(kept <= 2, "{kept} wakers are kept");
+        }
+        drop(input);
+        assert!(child.wait().await?.success());
         Ok(())
     });
 }
