@@ -25,8 +25,9 @@ use crate::fs::path::about;
 use crate::net::{AsStream, NewFd, RecvBuffer, SendFuture, StreamHandle, borrow_exposed, given};
 use crate::runtime::current;
 use annulus_kernel::pipe::{self, SigPipe};
-use annulus_kernel::{descriptor, named};
+use annulus_kernel::{descriptor, named, with_text};
 use rustix::fs::{FileType, OFlags};
+use rustix::io::Errno;
 use std::fmt;
 use std::future::poll_fn;
 use std::io::{self, IoSlice, IoSliceMut};
@@ -417,7 +418,8 @@ impl OpenOptions {
     }
 
     /// Opens the receiving end. Receives wait until the first writer opens the other end. Once the
-    /// last writer has closed it, they return the end of the stream.
+    /// last writer has closed it, they return the end of the stream, even if another writer opens
+    /// it later. To receive from all writers, use [`read_write`](Self::read_write).
     ///
     /// # Errors
     /// `NotFound`, `PermissionDenied`, …, with the path in the message. `InvalidInput` if the file
@@ -451,9 +453,21 @@ impl OpenOptions {
     ) -> io::Result<T> {
         current::get()?;
         let access = if self.read_write { OFlags::RDWR } else { access };
-        let opened = pipe::open(path, access).map_err(io::Error::from);
+        let opened = pipe::open(path, access).map_err(with_remedy);
         opened.and_then(adopt).map_err(|error| about("opening the pipe", path, error))
     }
+}
+
+/// Adds what to do if a pipe cannot be opened for writing because it has no reader.
+fn with_remedy(errno: Errno) -> io::Error {
+    let error = io::Error::from(errno);
+    if errno != Errno::NXIO {
+        return error;
+    }
+    let text = format!(
+        "{error}: no process has opened it for reading; open its receiving end first, or use read_write(true)"
+    );
+    with_text(error, text)
 }
 
 /// Checks that the descriptor is a pipe with this access, and makes it non-blocking.

@@ -86,8 +86,27 @@ impl Wanted {
         if self.families.contains(&family) && kind == self.kind && listens == self.listens {
             return Ok(family);
         }
-        let listening = if listens { "listening " } else { "" };
-        Err(refused(format!("a {listening}socket of family {family:?} and type {kind:?}")))
+        Err(refused(name_of(family, kind, listens)))
+    }
+}
+
+/// Returns the name of a kind of socket, with its article.
+fn name_of(family: AddressFamily, kind: SocketType, listens: bool) -> String {
+    let (article, family) = match family {
+        AddressFamily::INET => ("an", "IPv4".to_owned()),
+        AddressFamily::INET6 => ("an", "IPv6".to_owned()),
+        AddressFamily::UNIX => ("a", "Unix".to_owned()),
+        _ => ("an", format!("address family {}", family.as_raw())),
+    };
+    let kind = match kind {
+        SocketType::STREAM => "stream".to_owned(),
+        SocketType::DGRAM => "datagram".to_owned(),
+        SocketType::SEQPACKET => "seqpacket".to_owned(),
+        _ => format!("type {}", kind.as_raw()),
+    };
+    match listens {
+        true => format!("a listening {family} {kind} socket"),
+        false => format!("{article} {family} {kind} socket"),
     }
 }
 

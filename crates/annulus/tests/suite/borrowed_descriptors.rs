@@ -308,10 +308,13 @@ fn descriptors_of_another_kind_are_refused() {
         let unix = || unix::UnixDatagram::unbound().map(OwnedFd::from);
         let file = || std::fs::File::open("/dev/null").map(OwnedFd::from);
         let refused = [
-            (TcpStream::try_from(udp()?).map(drop), "a TCP connection"),
-            (TcpStream::try_from(listening()?).map(drop), "listening socket"),
+            (
+                TcpStream::try_from(udp()?).map(drop),
+                "is an IPv4 datagram socket; a TCP connection is required",
+            ),
+            (TcpStream::try_from(listening()?).map(drop), "is a listening IPv4 stream socket; "),
             (TcpListener::try_from(udp()?).map(drop), "a listening TCP socket"),
-            (UdpSocket::try_from(unix()?).map(drop), "a UDP socket"),
+            (UdpSocket::try_from(unix()?).map(drop), "is a Unix datagram socket; a UDP socket"),
             (UnixStream::try_from(unix()?).map(drop), "a Unix stream"),
             (UnixListener::try_from(listening()?).map(drop), "a listening Unix socket"),
             (UnixDatagram::try_from(udp()?).map(drop), "a Unix datagram socket"),

@@ -256,6 +256,7 @@ fn named_pipes_are_opened_without_waiting() {
         assert_eq!(annulus::io::raw_os_error(&error), Some(libc::ENXIO));
         let text = error.to_string();
         assert!(text.contains("named-pipe") && text.contains("os error 6"), "{text}");
+        assert!(text.contains("no process has opened it for reading"), "{text}");
         let mut receiver = OpenOptions::new().open_receiver(&named.0)?;
         // No writer has opened the pipe yet, which is not the end.
         for _ in 0..10 {
@@ -267,6 +268,10 @@ fn named_pipes_are_opened_without_waiting() {
         assert_eq!(receiver.recv().await?.as_deref(), Some(&b"hello"[..]));
         drop(sender);
         assert!(receiver.recv().await?.is_none());
+        let mut later = OpenOptions::new().open_sender(&named.0)?;
+        later.send("after the end").await?;
+        later.drain().await?;
+        assert!(receiver.recv().await?.is_none(), "a stream continued after its end");
         let mut both = OpenOptions::new().read_write(true).open_sender(&named.0)?;
         both.send("without a reader").await?;
         let missing = OpenOptions::new().open_receiver("/nonexistent/pipe").unwrap_err();

@@ -7,6 +7,7 @@ use crate::slots::loop_state::LoopState;
 use annulus_kernel::{Domain, with_watch_limit};
 use rustix::io::Errno;
 use std::io;
+use std::net::SocketAddr;
 
 /// Maximum number of destinations whose last failure is kept until a call returns it.
 const MAX_DESTINATIONS: usize = 16;
@@ -27,6 +28,9 @@ impl SendFailure {
         let hint = match errno {
             Errno::MSGSIZE => ", more than the route accepts at once",
             Errno::AGAIN => ", which has no space",
+            Errno::ACCESS if matches!(to.address().to_inet(), Ok(SocketAddr::V4(_))) => {
+                ", which set_broadcast(true) allows if it is a broadcast address"
+            }
             _ => "",
         };
         let text = format!("sending a datagram of {len} bytes{destination}{hint}");
