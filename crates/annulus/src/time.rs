@@ -3,6 +3,10 @@
 //! The runtime uses the kernel's clock: monotonic on Linux, virtual in a simulation. A guest may
 //! use the clock of its host instead. There is no periodic tick: an idle loop sleeps until the
 //! nearest deadline, or indefinitely if there are no timers.
+//!
+//! On Linux, this clock stops while the machine is suspended, so timers end later by that time. To
+//! wait for a time of day, or for a time that includes suspends, put a `timerfd` with the clock
+//! `CLOCK_REALTIME` or `CLOCK_BOOTTIME` into an [`AsyncFd`](crate::io::AsyncFd).
 
 use crate::runtime::core::Core;
 use crate::runtime::current;

@@ -31,6 +31,11 @@ use std::task::{Context, Poll, ready};
 /// Any number of tasks may wait for each direction, and all of them are woken. Waiting for a
 /// descriptor that is always ready consumes the task's budget, so other tasks can run.
 ///
+/// An [`Interest`] does not include *priority* events (`POLLPRI`), such as urgent data of a TCP
+/// connection, a changed GPIO value in `/sys`, or a trigger of pressure stall information in
+/// `/proc/pressure`. To wait for one of these, [put the descriptor into an epoll
+/// instance](#priority-events), which is itself readable while it has an event.
+///
 /// ```
 /// use annulus::io::AsyncFd;
 /// use rustix::event::{EventfdFlags, eventfd};
@@ -49,6 +54,33 @@ use std::task::{Context, Poll, ready};
 ///     }
 /// }
 /// assert_eq!(u64::from_ne_bytes(value), 7);
+/// # std::io::Result::Ok(())
+/// # }).unwrap();
+/// ```
+///
+/// # Priority events
+/// The following program waits for a byte that is sent out of band:
+///
+/// ```
+/// use annulus::io::AsyncFd;
+/// use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
+/// use rustix::net::{RecvFlags, SendFlags, recv, send};
+/// use std::net::{TcpListener, TcpStream};
+///
+/// # annulus::run(async {
+/// let listener = TcpListener::bind("127.0.0.1:0")?;
+/// let client = TcpStream::connect(listener.local_addr()?)?;
+/// let (server, _) = listener.accept()?;
+///
+/// let urgent = epoll::create(CreateFlags::CLOEXEC)?;
+/// epoll::add(&urgent, &server, EventData::new_u64(0), EventFlags::PRI)?;
+/// let urgent = AsyncFd::new(urgent)?;
+/// send(&client, b"ordinary", SendFlags::empty())?;
+/// send(&client, b"!", SendFlags::OOB)?;
+/// urgent.readable().await?.clear_ready();
+/// let mut byte = [0];
+/// recv(&server, &mut byte, RecvFlags::OOB)?;
+/// assert_eq!(byte, *b"!");
 /// # std::io::Result::Ok(())
 /// # }).unwrap();
 /// ```

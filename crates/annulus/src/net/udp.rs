@@ -117,7 +117,8 @@ impl UdpSocket {
     ///
     /// # Errors
     /// On a connected socket, an error that the peer's host has sent in reply to an earlier
-    /// datagram (`ConnectionRefused`), once. `InvalidData` for a datagram larger than
+    /// datagram (`ConnectionRefused`), once. As in the kernel, another such error replaces one that
+    /// no call has returned yet. `InvalidData` for a datagram larger than
     /// [`max_datagram`](UdpOptions::max_datagram): its bytes are lost, but the next datagram is
     /// not.
     #[inline]
@@ -471,6 +472,10 @@ impl UdpSocket {
 
     /// Joins a multicast group on the interface with this address. If the address is unspecified,
     /// the system chooses an interface.
+    ///
+    /// A socket that is bound to the unspecified address gets the datagrams of all groups that any
+    /// socket of the machine has joined. To receive those of one group only, bind the socket to the
+    /// address of the group.
     ///
     /// # Errors
     /// If the system refuses the change, or if the runtime has ended.

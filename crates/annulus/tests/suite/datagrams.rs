@@ -298,6 +298,33 @@ fn multicast_reaches_only_members() {
     });
 }
 
+/// A socket with the unspecified address also gets the datagrams of groups that only other sockets
+/// have joined.
+#[test]
+fn a_socket_with_the_address_of_a_group_gets_no_datagrams_of_other_groups() {
+    on_each_driver(|| async {
+        let here = Ipv4Addr::LOCALHOST;
+        let groups = [Ipv4Addr::new(239, 77, 1, 6), Ipv4Addr::new(239, 77, 1, 7)];
+        let options = UdpOptions::new().reuse_address(true);
+        let one = options.bind((groups[0], 0))?;
+        let port = one.local_addr()?.port();
+        let other = options.bind((groups[1], port))?;
+        let sender = UdpSocket::bind((here, 0))?;
+        sender.set_multicast_interface_v4(here)?;
+        for (member, group) in [&one, &other].into_iter().zip(groups) {
+            member.join_multicast_v4(group, here)?;
+            sender.send_to(group.to_string(), (group, port).into()).await?;
+        }
+        sender.drain().await?;
+        for (member, group) in [&one, &other].into_iter().zip(groups) {
+            assert_eq!(*member.recv().await?, *group.to_string().as_bytes());
+            let second = timeout(Duration::from_millis(5), member.recv()).await;
+            assert!(second.is_err(), "a datagram of the other group arrived");
+        }
+        Ok(())
+    });
+}
+
 #[test]
 fn an_unreachable_destination_fails_only_its_own_sends() {
     on_each_driver(|| async {

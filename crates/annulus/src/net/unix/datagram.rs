@@ -322,8 +322,9 @@ impl UnixDatagram {
 
     /// Sends a datagram with descriptors to the peer of a connected socket. The descriptors stay
     /// open in this process until the datagram has left. While more descriptors of this user are in
-    /// transit than a process may open (`RLIMIT_NOFILE`), it stays queued. If the future is dropped
-    /// before it is ready, nothing is sent and the descriptors are closed.
+    /// transit than a process may open (`RLIMIT_NOFILE`), or before Linux 6.10 while sockets are in
+    /// transit within each other more than four levels deep, it stays queued. If the future is
+    /// dropped before it is ready, nothing is sent and the descriptors are closed.
     ///
     /// # Errors
     /// The errors of [`send_to`](Self::send_to); `InvalidInput` for more than 253 descriptors;

@@ -380,7 +380,9 @@ impl UnixStream {
 
     /// Sends a whole chunk, and descriptors with its first byte. The descriptors stay open in this
     /// process until they have been sent. While more descriptors of this user are in transit than a
-    /// process may open (`RLIMIT_NOFILE`), they stay queued.
+    /// process may open (`RLIMIT_NOFILE`), they stay queued. Before Linux 6.10 the kernel returns
+    /// the same error for a socket in whose queue other sockets are in transit, more than four
+    /// levels deep; these bytes stay queued until the inner sockets have been received.
     ///
     /// # Errors
     /// The errors of [`send`](Self::send); `InvalidInput` for an empty chunk or more than 253

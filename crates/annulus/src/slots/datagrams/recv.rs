@@ -73,7 +73,8 @@ impl RecvState {
     }
 
     /// Keeps an error that a send got but a receive should return. Returns false, and keeps
-    /// nothing, if no task waits to receive.
+    /// nothing, if no task waits to receive. Replaces an error that no receive has returned yet, as
+    /// the kernel does.
     pub(super) fn report_error(&mut self, errno: Errno) -> bool {
         let has_waiters = !self.waiters.is_empty();
         if has_waiters {
