@@ -29,7 +29,7 @@ trait Job: Send + Sync {
     fn at_end(&self) -> AtEnd;
 }
 
-/// What the end of a runtime does about a call that has begun.
+/// How the end of a runtime treats a call that has begun.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AtEnd {
     /// It waits for the call, within the shutdown timeout.

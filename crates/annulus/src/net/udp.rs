@@ -474,8 +474,8 @@ impl UdpSocket {
     /// the system chooses an interface.
     ///
     /// A socket that is bound to the unspecified address gets the datagrams of all groups that any
-    /// socket of the machine has joined. To receive those of one group only, bind the socket to the
-    /// address of the group.
+    /// socket of the machine has joined. To receive the datagrams of one group only, bind the
+    /// socket to the address of the group.
     ///
     /// # Errors
     /// If the system refuses the change, or if the runtime has ended.

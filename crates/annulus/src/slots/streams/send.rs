@@ -113,8 +113,8 @@ pub(crate) enum SendMemory {
 }
 
 impl Stream {
-    /// Queues a chunk for sending once the queue is within its bound. Takes task budget, of which
-    /// the caller has checked that some is left.
+    /// Queues a chunk for sending once the queue is within its bound. Takes task budget; the caller
+    /// has checked that some is left.
     ///
     /// # Errors
     /// The error of an earlier send, or `BrokenPipe` after the stream has been shut down.
