@@ -84,7 +84,7 @@ impl StreamHandle {
 
     #[inline]
     pub(crate) fn poll_recv(&self, cx: &Context<'_>) -> Poll<io::Result<Option<Lease>>> {
-        take_at_end(cx, self.poll_with(|stream, shared, state| stream.poll_recv(shared, state, cx)))
+        self.poll_with(|stream, shared, state| stream.poll_recv(shared, state, cx))
     }
 
     /// Like [`poll_recv`](Self::poll_recv), but appends the descriptors that arrived with the bytes
@@ -95,24 +95,21 @@ impl StreamHandle {
         cx: &Context<'_>,
         descriptors: &mut Vec<OwnedFd>,
     ) -> Poll<io::Result<Option<Lease>>> {
-        // Returned once, so it must not take budget, which would be lost with it.
-        self.with_stream(|stream, _, _| stream.check_descriptors())?;
-        let polled = self.poll_with(|stream, shared, state| {
+        self.poll_with(|stream, shared, state| {
+            stream.check_descriptors()?;
             let lease = ready!(stream.poll_recv(shared, state, cx))?;
             stream.take_descriptors(descriptors);
             Poll::Ready(Ok(lease))
-        });
-        take_at_end(cx, polled)
+        })
     }
 
     /// Like [`poll_recv`](Self::poll_recv), but closes the descriptors that arrived with the bytes.
     pub(crate) fn poll_bytes(&self, cx: &Context<'_>) -> Poll<io::Result<Option<Lease>>> {
-        let polled = self.poll_with(|stream, shared, state| {
+        self.poll_with(|stream, shared, state| {
             let lease = ready!(stream.poll_recv(shared, state, cx))?;
             stream.close_descriptors();
             Poll::Ready(Ok(lease))
-        });
-        take_at_end(cx, polled)
+        })
     }
 
     /// Forwards to `to` the next `left` bytes that this stream receives, without waking a task. The
@@ -395,19 +392,6 @@ impl StreamHandle {
         let fd = self.core.borrow()?.streams.get(self.slot).0.fd;
         f(&*self.core.kernel, fd)
     }
-}
-
-/// Takes task budget for EOF or an error of a receive, which are always ready. Received bytes take
-/// none, because each turn delivers a bounded number.
-#[inline]
-fn take_at_end(
-    cx: &Context<'_>,
-    polled: Poll<io::Result<Option<Lease>>>,
-) -> Poll<io::Result<Option<Lease>>> {
-    if matches!(polled, Poll::Ready(Ok(None) | Err(_))) {
-        ready!(budget::poll_take(cx));
-    }
-    polled
 }
 
 /// The future of a [`send`](super::TcpStream::send). Its first poll usually queues the chunk. A

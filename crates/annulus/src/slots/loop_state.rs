@@ -9,6 +9,7 @@ use super::connection_limit::Permit;
 use crate::bytes::chunk::{DeferredDrops, Spares};
 use crate::bytes::lease::Lease;
 use crate::memory::{Memory, MemoryLimit};
+use crate::tasks::budget;
 use crate::timers::HostClock;
 use crate::timers::{Instant, TimerAction, TimerKey, Timers};
 use annulus_driver::{Counters, Driver, Event, FileStart, MemoryOp, Op, OpKind, SlotId, Token};
@@ -19,7 +20,7 @@ use std::mem::{self, ManuallyDrop};
 use std::ops::{Deref, DerefMut};
 use std::os::fd::{BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::rc::Weak;
-use std::task::Waker;
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 /// Number of events ahead for which slots are prefetched.
@@ -68,6 +69,17 @@ pub(crate) struct LoopState {
 }
 
 impl LoopState {
+    /// Returns `Ready` if the task has budget left, without taking any. Otherwise wakes the task
+    /// after the borrow has ended, so that it continues after the other tasks.
+    #[inline]
+    pub(crate) fn poll_budget(&mut self, cx: &Context<'_>) -> Poll<()> {
+        if !budget::refuses() {
+            return Poll::Ready(());
+        }
+        self.deferred.wakes.push(cx.waker().clone());
+        Poll::Pending
+    }
+
     pub(crate) fn new(driver: Driver, bounds: Bounds, memory: Memory) -> Self {
         Self {
             sends_on_submit: driver.sends_on_submit(),

@@ -311,9 +311,6 @@ fn an_executor_inside_a_task_finishes_what_needs_more_than_one_budget() {
             (0..1000).for_each(|item| sender.try_send(item).unwrap());
             drop(sender);
             let (mut stream, _other) = UnixStream::pair().unwrap();
-            let (mut ended, other) = UnixStream::pair().unwrap();
-            drop(other);
-            assert!(ended.recv().await.unwrap().is_none());
             let sum = block_this_thread_on(async {
                 let mut sum = 0;
                 while let Some(item) = cooperative(receiver.recv()).await {
@@ -323,7 +320,6 @@ fn an_executor_inside_a_task_finishes_what_needs_more_than_one_budget() {
                 }
                 for _ in 0..1000 {
                     stream.send("").await.unwrap();
-                    assert!(ended.recv().await.unwrap().is_none());
                 }
                 sum
             });

@@ -15,12 +15,13 @@ use crate::memory::{HeapMemory, Meter};
 use crate::slots::arming::{Arming, SHORT_OF_MEMORY_PAUSE, ends_operation_only};
 use crate::slots::find_or_late;
 use crate::slots::loop_state::LoopState;
+use crate::tasks::budget;
 use crate::timers::TimerAction;
 use crate::waiters::note_waker;
 use annulus_driver::{Event, MemoryOp, Op, OpKind, SlotId, prefetch};
 use rustix::io::Errno;
 use std::io;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll, Waker, ready};
 
 /// Number of consecutive receives that may fail for lack of a buffer before the next one goes to
 /// heap memory, even if the pool counts buffers with the kernel. Other receives may have taken
@@ -90,6 +91,7 @@ impl Stream {
             return Poll::Ready(Ok(Some(lease)));
         }
         if let Some(end) = self.rx.end {
+            ready!(take_of_budget(state, cx));
             return Poll::Ready(self.end_result(state, end));
         }
         self.wait(shared, state, cx)
@@ -395,6 +397,13 @@ impl Stream {
         // Memory of a receive in flight stays until its terminal event.
         rx.heap.take_if(|heap| heap.len > 0);
     }
+}
+
+/// Takes task budget for EOF or an error, which are always ready. Received bytes take none, because
+/// each turn delivers a bounded number.
+#[cold]
+fn take_of_budget(state: &mut LoopState, cx: &Context<'_>) -> Poll<()> {
+    state.poll_budget(cx).map(|()| budget::take())
 }
 
 impl Streams {
