@@ -80,7 +80,7 @@ async fn chat(stream: TcpStream, peer: SocketAddr, room: Rc<Room>) -> io::Result
     let mut lines = (&mut from).lines(LIMIT);
     // Also ends when the group disconnects the client because it does not read.
     while let Some(line) = lines.next_line().await? {
-        let line = SharedBytes::from(format!("{peer}: {line}\n").into_bytes());
+        let line = SharedBytes::from(format!("{peer}: {line}\n"));
         room.here.send_except(line.clone(), member);
         for shard in &room.elsewhere {
             shard.send(line.clone()).await.map_err(io::Error::other)?;

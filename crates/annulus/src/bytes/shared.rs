@@ -16,7 +16,7 @@ use std::sync::Arc;
 /// ```
 /// use annulus::SharedBytes;
 ///
-/// let page = SharedBytes::from(b"HTTP/1.1 200 OK\r\n\r\nhello".to_vec());
+/// let page = SharedBytes::from(format!("HTTP/1.1 200 OK\r\n\r\n{}", "hello"));
 /// let body = page.slice(19..);
 /// let length = std::thread::spawn({
 ///     let body = body.clone(); // A count goes up; the bytes are not copied.
@@ -106,6 +106,19 @@ impl From<Vec<u8>> for SharedBytes {
     }
 }
 
+impl From<String> for SharedBytes {
+    fn from(text: String) -> Self {
+        text.into_bytes().into()
+    }
+}
+
+/// Copies the text.
+impl From<&str> for SharedBytes {
+    fn from(text: &str) -> Self {
+        Self::copy_of(text.as_bytes())
+    }
+}
+
 impl fmt::Debug for SharedBytes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "SharedBytes({} bytes)", self.len)
@@ -118,7 +131,7 @@ mod tests {
 
     #[test]
     fn slices_share_and_cross_threads() {
-        let whole = SharedBytes::from(b"across the threads".to_vec());
+        let whole = SharedBytes::from("across the threads");
         let part = whole.slice(7..10);
         drop(whole);
         let text = std::thread::spawn(move || part.to_vec()).join().unwrap();
