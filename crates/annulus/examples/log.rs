@@ -329,6 +329,15 @@ struct Tail {
     last: HashMap<u64, u64>,
 }
 
+/// Names the log if another process has locked it.
+fn cannot_lock(dir: &Path, error: io::Error) -> io::Error {
+    if error.kind() != ErrorKind::WouldBlock {
+        return error;
+    }
+    let text = format!("another process has locked the log in `{}`", dir.display());
+    io::Error::new(ErrorKind::ResourceBusy, text)
+}
+
 impl Log {
     /// Opens the log, and removes a torn batch from its end.
     async fn open(config: Config) -> io::Result<(Self, Tail)> {
@@ -347,10 +356,7 @@ impl Log {
         }
         let options = OpenOptions::new().read(true).write(true).create(true);
         let lock = options.open(dir.join("lock")).await?;
-        if !lock.try_lock(Lock::Exclusive).await? {
-            let text = format!("another process has locked the log in `{}`", dir.display());
-            return Err(io::Error::new(ErrorKind::ResourceBusy, text));
-        }
+        lock.try_lock(Lock::Exclusive).await.map_err(|error| cannot_lock(dir, error))?;
         let (mut names, mut firsts) = (fs::read_dir(dir).await?, Vec::new());
         while let Some(entry) = names.next_entry().await? {
             let name = entry.file_name();

@@ -500,9 +500,10 @@ impl fmt::Debug for File {
 /// let held = File::create(&path).await?;
 /// held.lock(Lock::Exclusive).await?;
 /// let other = File::open(&path).await?; // Opened separately, as by another process.
-/// assert!(!other.try_lock(Lock::Shared).await?);
+/// let refused = other.try_lock(Lock::Shared).await.unwrap_err();
+/// assert_eq!(refused.kind(), std::io::ErrorKind::WouldBlock);
 /// held.unlock().await?;
-/// assert!(other.try_lock(Lock::Shared).await?);
+/// other.try_lock(Lock::Shared).await?;
 /// # annulus::fs::remove_file(&path).await?;
 /// # std::io::Result::Ok(())
 /// # }).unwrap();
@@ -559,28 +560,30 @@ impl File {
         Ok(())
     }
 
-    /// Locks the file if possible now. Returns false if another lock prevents this.
+    /// Locks the file if possible now.
     ///
     /// If the file is locked through this handle or a clone, the new lock replaces the old one.
     /// Linux releases the old lock before it tries the new one. If the new one is refused, this
-    /// takes the old one again, so false means that the file is locked as before. But another
+    /// takes the old one again, so after `WouldBlock` the file is locked as before. But another
     /// process may have locked and changed the file in between. If its lock prevents this from
-    /// taking the old one, this fails and the file is no longer locked. Locks that the program has
-    /// taken through the descriptor (`AsFd`) are not known here, and are lost. So may be the old
-    /// lock if the future is dropped.
+    /// taking the old one, the file is no longer locked. Locks that the program has taken through
+    /// the descriptor (`AsFd`) are not known here, and are lost. So may be the old lock if the
+    /// future is dropped.
     ///
     /// # Errors
-    /// The errors of [`lock`](Self::lock), and `ResourceBusy` if the old lock has been lost.
-    pub async fn try_lock(&self, lock: Lock) -> io::Result<bool> {
+    /// The errors of [`lock`](Self::lock); `WouldBlock` if another lock prevents this;
+    /// `ResourceBusy` if the old lock has also been lost.
+    pub async fn try_lock(&self, lock: Lock) -> io::Result<()> {
         let held = self.open.held_lock.get();
         if self.attempt_lock(lock).await? {
-            return Ok(true);
+            return Ok(());
         }
         self.open.held_lock.set(None);
-        match held {
-            Some(held) if held != lock => self.retake(held).await.map(|()| false),
-            _ => Ok(false),
+        if let Some(held) = held.filter(|held| *held != lock) {
+            self.retake(held).await?;
         }
+        let text = "the file is locked, by another process or by another handle of this one";
+        Err(io::Error::new(io::ErrorKind::WouldBlock, text))
     }
 
     /// Takes a lock again that was released to try another one.

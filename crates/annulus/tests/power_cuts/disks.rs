@@ -259,15 +259,16 @@ fn a_device_that_a_program_sets_keeps_its_disturbance() -> io::Result<()> {
 async fn hold_lock(starts: Rc<Cell<u32>>) -> io::Result<()> {
     starts.set(starts.get() + 1);
     let held = OpenOptions::new().write(true).create(true).open("/lock").await?;
-    assert!(held.try_lock(Lock::Exclusive).await?, "start {} found a lock", starts.get());
+    held.try_lock(Lock::Exclusive).await.expect("a lock of an earlier start is held");
     let other = File::open("/lock").await?;
     for lock in [Lock::Shared, Lock::Exclusive] {
-        assert!(!other.try_lock(lock).await?, "{lock:?} was allowed beside an exclusive lock");
+        other.try_lock(lock).await.expect_err("a lock was allowed beside an exclusive one");
     }
-    assert!(held.try_lock(Lock::Shared).await? && other.try_lock(Lock::Shared).await?);
-    assert!(!other.try_lock(Lock::Exclusive).await?, "an exclusive lock beside a shared one");
+    held.try_lock(Lock::Shared).await?;
+    other.try_lock(Lock::Shared).await?;
+    other.try_lock(Lock::Exclusive).await.expect_err("an exclusive lock beside a shared one");
     drop(other);
-    assert!(held.try_lock(Lock::Exclusive).await?, "the drop has not released the lock");
+    held.try_lock(Lock::Exclusive).await.expect("the drop has not released the lock");
     sleep(Duration::MAX).await;
     Ok(())
 }

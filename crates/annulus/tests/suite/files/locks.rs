@@ -31,6 +31,10 @@ fn is_locked(path: &Path) -> bool {
     flock(&file, FlockOperation::NonBlockingLockExclusive).is_err()
 }
 
+pub(super) fn assert_refused(locked: io::Result<()>) {
+    assert_eq!(locked.unwrap_err().kind(), io::ErrorKind::WouldBlock);
+}
+
 #[test]
 fn a_drop_releases_the_lock_before_the_close() {
     everywhere(|place| async move {
@@ -107,18 +111,20 @@ fn a_refused_lock_leaves_the_lock_before_it() {
         let path = place.join("file");
         let one = File::create(&path).await?;
         let (two, three) = (File::open(&path).await?, File::open(&path).await?);
-        assert!(one.try_lock(Lock::Shared).await? && two.try_lock(Lock::Shared).await?);
-        assert!(!one.try_lock(Lock::Exclusive).await?);
+        one.try_lock(Lock::Shared).await?;
+        two.try_lock(Lock::Shared).await?;
+        assert_refused(one.try_lock(Lock::Exclusive).await);
         two.unlock().await?;
-        assert!(!three.try_lock(Lock::Exclusive).await?, "the shared lock is lost");
+        assert_refused(three.try_lock(Lock::Exclusive).await);
         // A clone has the same lock.
         let clone = one.try_clone()?;
-        assert!(clone.try_lock(Lock::Exclusive).await?);
-        assert!(!three.try_lock(Lock::Shared).await?);
+        clone.try_lock(Lock::Exclusive).await?;
+        assert_refused(three.try_lock(Lock::Shared).await);
         one.unlock().await?;
         // After an unlock, there is no lock to keep.
         three.lock(Lock::Exclusive).await?;
-        assert!(!one.try_lock(Lock::Shared).await? && !clone.try_lock(Lock::Exclusive).await?);
+        assert_refused(one.try_lock(Lock::Shared).await);
+        assert_refused(clone.try_lock(Lock::Exclusive).await);
         three.unlock().await?;
         assert!(!is_locked(&path), "a refused lock was taken");
         Ok(())
