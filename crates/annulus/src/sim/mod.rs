@@ -261,14 +261,14 @@ pub fn run_on<T, E: From<io::Error>>(
     match outcome {
         Ok(outcome) => outcome,
         Err(error) => {
-            let text = match error.kind() {
-                io::ErrorKind::Deadlock => deadlock_of(sim),
-                io::ErrorKind::TimedOut => ONLY_YIELDS.to_owned(),
+            let (text, rest) = match error.kind() {
+                io::ErrorKind::Deadlock => (DEADLOCK, format!("{ROOT_WAITS}{}", kernel_lines(sim))),
+                io::ErrorKind::TimedOut => (ONLY_YIELDS, String::new()),
                 _ => return Err(error.into()),
             };
-            let waiting = runtime.waiting().into_iter().map(|task| format!("  {task}"));
-            let lines: Vec<_> = std::iter::once(text).chain(waiting).collect();
-            Err(io::Error::new(error.kind(), lines.join("\n")).into())
+            let waiting = runtime.waiting().into_iter().map(|task| format!("\n  {task}"));
+            let text = format!("{text}{}{rest}", waiting.collect::<String>());
+            Err(io::Error::new(error.kind(), text).into())
         }
     }
 }
@@ -277,9 +277,13 @@ pub fn run_on<T, E: From<io::Error>>(
 const ONLY_YIELDS: &str = "the tasks only wake themselves and one another: nothing was sent, received or waited for in \
      many turns in a row; wait for an event instead of yielding, or raise SimBuilder::max_idle_turns";
 
-/// Returns the text of a deadlock error: everything that is open or in flight in the kernel.
-fn deadlock_of(sim: &Sim) -> String {
-    let mut lines = vec!["deadlock: every task waits, and no event can occur".to_owned()];
-    lines.extend(sim.leftovers().into_iter().map(|left| format!("  kernel: {left}")));
-    lines.join("\n")
+const DEADLOCK: &str = "deadlock: every task waits, and no event can occur";
+
+/// The line of a deadlock about the root future, whose wait is not recorded.
+const ROOT_WAITS: &str =
+    "\n  the future of the run also waits; it is not a task, so spawn it to see for what";
+
+/// Returns a line for everything that is open or in flight in the kernel.
+fn kernel_lines(sim: &Sim) -> String {
+    sim.leftovers().into_iter().map(|left| format!("\n  kernel: {left}")).collect()
 }

@@ -547,10 +547,8 @@ impl Names {
         let found = names.iter().find(|(other, _)| other == name);
         found.map(|(_, ip)| *ip).ok_or_else(|| {
             let all: Vec<_> = names.iter().map(|(name, _)| name.as_str()).collect();
-            let text = format!(
-                "no host '{name}' on the simulated network; known hosts: {}",
-                all.join(", ")
-            );
+            let known = if all.is_empty() { "none".to_owned() } else { all.join(", ") };
+            let text = format!("no host '{name}' on the simulated network; known hosts: {known}");
             io::Error::new(ErrorKind::NotFound, text)
         })
     }

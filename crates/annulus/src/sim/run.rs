@@ -4,7 +4,7 @@ use super::disturb::Chaos;
 use super::disturb::Tally;
 use super::host::{Failure, Running, failed};
 use super::network::{Network, RunStage};
-use super::{ONLY_YIELDS, deadlock_of};
+use super::{DEADLOCK, ONLY_YIELDS, kernel_lines};
 use crate::tasks::remote::LostPanic;
 use crate::unwind::Panic;
 use annulus_sim::Hosts;
@@ -257,8 +257,9 @@ impl Network {
         if self.shared.sim.pass_until(deadline.map(|deadline| deadline.min(self.latest()))) {
             return Ok(());
         }
-        let error = deadlock_of(&self.shared.sim);
-        Err(io::Error::new(ErrorKind::Deadlock, self.with_waits(error)))
+        let waits = self.with_waits(DEADLOCK.to_owned());
+        let kernel = kernel_lines(&self.shared.sim);
+        Err(io::Error::new(ErrorKind::Deadlock, waits + &kernel))
     }
 
     fn next_timer(&self) -> Option<Duration> {

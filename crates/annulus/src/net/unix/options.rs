@@ -305,8 +305,10 @@ impl UnixOptions {
 
     fn set_up(&self, core: &Core, socket: &NewFd) -> io::Result<()> {
         if self.descriptors {
-            let text = "simulated sockets cannot pass descriptors, because those belong to the real process";
-            core.require_real(text)?;
+            core.require_real(
+                "simulated sockets cannot pass descriptors, because those belong to the real process; \
+                 in a simulation, leave UnixOptions::descriptors off",
+            )?;
         }
         if self.credentials {
             socket.set(SocketOption::PassCredentials, 1)?;
