@@ -4,7 +4,7 @@ use crate::affinity;
 use crate::fault::Faults;
 use crate::part::Part;
 use crate::plan::{Plan, Streams, Workload};
-use crate::recording::{Interval, MIN_SAMPLES_BEYOND, Percentiles};
+use crate::recording::{DatagramCounts, Interval, MIN_SAMPLES_BEYOND, Percentiles};
 use crate::threads::Measurement;
 use std::time::Duration;
 
@@ -134,7 +134,12 @@ fn stream_failures(
 }
 
 fn datagram_loss(plan: &Plan, total: &Interval) -> Option<String> {
-    let (sent, lost) = (total.sent, total.datagrams.unwrap_or_default().lost);
+    let DatagramCounts { lost, corrupt, .. } = total.datagrams.unwrap_or_default();
+    let sent = total.sent;
+    if corrupt > 0 && corrupt >= lost {
+        let text = "the replies are not the datagrams that were sent: a load over datagrams measures only echo servers";
+        return Some(text.to_owned());
+    }
     (lost > 0).then(|| {
         let percent = lost as f64 * 100.0 / sent as f64;
         format!(
@@ -234,7 +239,6 @@ mod tests {
     use super::*;
     use crate::fault::Faults;
     use crate::plan::Datagrams;
-    use crate::recording::DatagramCounts;
 
     const SECOND: Duration = Duration::from_secs(1);
 
@@ -304,6 +308,10 @@ mod tests {
         };
         assert_eq!(found(SECOND, 0), "");
         assert!(found(SECOND, 1).starts_with("0.100 % of the datagrams were lost"));
+        let datagrams = Some(DatagramCounts { lost: 20, corrupt: 24, ..DatagramCounts::default() });
+        let (plan, measured) = (plan(Datagrams::default()), measured(SECOND, 0.5, false));
+        let total = Interval { sent: 20, datagrams, ..Interval::default() };
+        assert!(warnings(&plan, measured, total, 0).contains("measures only echo servers"));
         assert!(found(Duration::ZERO, 1).contains("some sockets could not be opened"));
     }
 

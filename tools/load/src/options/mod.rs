@@ -470,7 +470,10 @@ impl Options {
 
     /// Rejects options that have no effect on this kind of load.
     fn check(&self, kind: LoadKind, target: &Target) -> Result<(), OptionsError> {
-        const STREAM_KINDS: &[LoadKind] = &[LoadKind::Echo, LoadKind::Http, LoadKind::Script];
+        const NEEDS_STREAMS: (&str, &[LoadKind]) = (
+            "a target over TCP or unix:/path, which has connections",
+            &[LoadKind::Echo, LoadKind::Http, LoadKind::Script],
+        );
         const NEEDS_HTTP: (&str, &[LoadKind]) =
             ("a target http://… or https://…", &[LoadKind::Http]);
         const NEEDS_SEND: (&str, &[LoadKind]) = ("--send", &[LoadKind::Script]);
@@ -492,8 +495,8 @@ impl Options {
             (self.reply_length_field.is_some(), "--reply-length-field", NEEDS_SEND),
             (self.length.is_some(), "--length", ("echo", &[LoadKind::Echo, LoadKind::Datagrams])),
             (self.segments, "--segments", ("a target udp://…", &[LoadKind::Datagrams])),
-            (self.per_connection, "--per-connection", ("connections", STREAM_KINDS)),
-            (self.threads.is_some(), "--threads", ("connections", STREAM_KINDS)),
+            (self.per_connection, "--per-connection", NEEDS_STREAMS),
+            (self.threads.is_some(), "--threads", NEEDS_STREAMS),
         ];
         let wrong = with.iter().find(|(given, _, (_, kinds))| *given && !kinds.contains(&kind));
         let (option, other) = match wrong {

@@ -252,8 +252,11 @@ mod tests {
 
     #[test]
     fn target_error_names_the_invalid_part() {
-        refused("ftp://a", "the scheme 'ftp' is not supported: use tcp://");
-        refused("ftp://a", "https://, udp://, unix:/path, unix-datagram:/path, or HOST:PORT");
+        refused(
+            "ftp://a",
+            "the scheme 'ftp' is not supported: use tcp://, tls://, http://, https://, udp://, \
+             unix:/path, unix-datagram:/path, or HOST:PORT for TCP",
+        );
         refused("http://", "the host is missing");
         refused("http://:80/", "the host is missing");
         refused("http://a:b/", "'b' is not a valid port");

@@ -49,7 +49,10 @@ fn options_without_effect_are_rejected() {
         (&["https://127.0.0.1", "--key", "a"], "--cert <FILE>"),
         (&["https://[::1]", SKIP_CHECK, "--cert", "/nowhere/x"], "certificates from /nowhere/x"),
         (&["http://127.0.0.1", "-l", "5"], "--length does nothing without echo"),
-        (&["unix-datagram:/x", "--per-connection"], "does nothing without connections"),
+        (
+            &["unix-datagram:/x", "--per-connection"],
+            "--per-connection does nothing without a target over TCP",
+        ),
         (&["unix-datagram:/x", "--segments"], "segments need UDP"),
         (&["127.0.0.1:1", "--segments"], "does nothing without a target udp://"),
         (&["udp://127.0.0.1:1", "--rate", "5"], "a schedule cannot be used with datagrams"),
