@@ -8,6 +8,8 @@ use serde::Serialize;
 
 #[derive(Debug, Serialize)]
 pub(super) struct Findings {
+    /// The version of annulus.
+    pub(super) version: &'static str,
     pub(super) kernel: String,
     pub(super) io_uring: Uring,
     /// The driver that `auto` chooses.
@@ -54,6 +56,7 @@ impl Findings {
         let io_uring = Uring::detect();
         let driver = Driver::choose();
         Findings {
+            version: env!("CARGO_PKG_VERSION"),
             kernel: limits::sysctl("kernel/osrelease").unwrap_or_else(|| "unknown".into()),
             missing: io_uring.missing(),
             io_uring,

@@ -4,8 +4,9 @@ use super::findings::{Findings, Uring};
 use crate::text::Listing;
 
 pub(super) fn page(findings: &Findings) -> String {
-    let Findings { kernel, io_uring, driver, limits, missing, advice } = findings;
+    let Findings { version, kernel, io_uring, driver, limits, missing, advice } = findings;
     let mut page = Listing::new();
+    page.row("annulus", version);
     page.row("kernel", kernel);
     page.row("io_uring", &summary(io_uring));
     page.row("driver", &format!("{}: {}", driver.kind, driver.reason));

@@ -23,7 +23,11 @@ fn text_and_json_agree() {
         assert!(page.stdout.contains(part), "'{part}' is not in:\n{}", page.stdout);
     }
     assert!(page.stdout.lines().all(|line| line.chars().count() <= 80), "{}", page.stdout);
-    assert!(page.stdout.contains(json["kernel"].as_str().unwrap()));
+    // A report of a fault needs both.
+    for (row, key) in [("annulus", "version"), ("kernel", "kernel")] {
+        let row = format!("{row:<13}{}\n", json[key].as_str().unwrap());
+        assert!(page.stdout.contains(&row), "{row} is not in:\n{}", page.stdout);
+    }
     assert!(
         page.stdout
             .contains(&format!("driver       {}: ", json["driver"]["kind"].as_str().unwrap()))
