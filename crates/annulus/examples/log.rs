@@ -329,15 +329,6 @@ struct Tail {
     last: HashMap<u64, u64>,
 }
 
-/// Names the log if another process has locked it.
-fn cannot_lock(dir: &Path, error: io::Error) -> io::Error {
-    if error.kind() != ErrorKind::WouldBlock {
-        return error;
-    }
-    let text = format!("another process has locked the log in `{}`", dir.display());
-    io::Error::new(ErrorKind::ResourceBusy, text)
-}
-
 impl Log {
     /// Opens the log, and removes a torn batch from its end.
     async fn open(config: Config) -> io::Result<(Self, Tail)> {
@@ -356,7 +347,10 @@ impl Log {
         }
         let options = OpenOptions::new().read(true).write(true).create(true);
         let lock = options.open(dir.join("lock")).await?;
-        lock.try_lock(Lock::Exclusive).await.map_err(|error| cannot_lock(dir, error))?;
+        lock.try_lock(Lock::Exclusive).await.map_err(|error| {
+            let text = format!("cannot lock the log in `{}`: {error}", dir.display());
+            io::Error::new(error.kind(), text)
+        })?;
         let (mut names, mut firsts) = (fs::read_dir(dir).await?, Vec::new());
         while let Some(entry) = names.next_entry().await? {
             let name = entry.file_name();

@@ -151,7 +151,7 @@ def a_directory_has_one_log(path):
         with segment.open("ab") as file:
             file.write(b"half a record")
         content = segment.read_bytes()
-        refused(path, log, f"another process has locked the log in `{log}`")
+        refused(path, log, f"cannot lock the log in `{log}`")
         run = subprocess.run([path, f"127.0.0.1:{server.port}", log], capture_output=True, timeout=PATIENCE)
         assert run.returncode == 1 and b"in use" in run.stderr, run
         assert segment.read_bytes() == content
