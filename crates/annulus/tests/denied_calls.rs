@@ -7,7 +7,7 @@ mod common;
 use annulus::fs::File;
 use annulus::io::AsyncFd;
 use annulus::net::{
-    ConnectionLimit, ListenOptions, TcpListener, UdpSocket, UnixDatagram, UnixStream,
+    ConnectionLimit, ListenOptions, TcpListener, UdpSocket, UnixDatagram, UnixListener, UnixStream,
 };
 use annulus::time::{sleep, timeout};
 use annulus::{DriverChoice, Runtime};
@@ -223,4 +223,22 @@ fn the_limit_on_watched_descriptors_is_an_error_that_says_so() {
         assert!(turns < 500, "{turns} turns in 200 ms");
         Ok(())
     });
+}
+
+/// A full file system refuses the name of a Unix socket with the error of that limit.
+#[test]
+fn a_name_that_a_full_file_system_refuses_is_not_blamed_on_the_limit() {
+    for driver in DRIVERS {
+        on(driver, async || {
+            deny(libc::SYS_bind, libc::ENOSPC);
+            let path = std::env::temp_dir().join("annulus-denied-name");
+            let datagram = UnixDatagram::bind(&path).map(drop);
+            let listener = UnixListener::bind(&path).map(drop);
+            for error in [datagram, listener].map(|bound| bound.expect_err("the name was bound")) {
+                assert_eq!(error.kind(), io::ErrorKind::StorageFull, "{error}");
+                assert!(!error.to_string().contains("watches"), "{error}");
+            }
+            Ok(())
+        });
+    }
 }

@@ -51,7 +51,8 @@ pub fn named<E: Into<io::Error>>(call: &'static str) -> impl FnOnce(E) -> io::Er
 }
 
 /// Adds the limit and the remedy to ENOSPC, which `epoll_ctl` returns at a limit that has nothing
-/// to do with space. Sockets fail with it for no other reason.
+/// to do with space. Except for a `bind` on a full file system, sockets fail with it for no other
+/// reason. Errors of `bind` have a text already, and stay as they are.
 pub fn with_watch_limit(error: io::Error) -> io::Error {
     if Errno::from_io_error(&error) != Some(Errno::NOSPC) {
         return error;

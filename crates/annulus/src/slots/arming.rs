@@ -8,7 +8,7 @@ use std::time::Duration;
 
 /// Delay before a receive or a poll is tried again after a [shortage](is_shortage). Without the
 /// delay, `epoll_ctl` would fail again in each turn.
-pub(super) const SHORT_OF_MEMORY_PAUSE: Duration = Duration::from_millis(5);
+pub(super) const SHORTAGE_PAUSE: Duration = Duration::from_millis(5);
 
 /// The state of a slot's receive or of a listener's accept.
 ///

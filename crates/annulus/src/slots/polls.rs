@@ -10,7 +10,7 @@
 
 use crate::bytes::chunk::DeferredDrops;
 use crate::slots::Waits;
-use crate::slots::arming::{SHORT_OF_MEMORY_PAUSE, is_shortage};
+use crate::slots::arming::{SHORTAGE_PAUSE, is_shortage};
 use crate::slots::find_or_late;
 use crate::slots::loop_state::LoopState;
 use crate::timers::TimerAction;
@@ -169,7 +169,7 @@ impl Polls {
             self.remove_unarmed(slot);
         } else if poll.is_wake && is_shortage(event.result) {
             let retry = TimerAction::WakePoll(self.0.id(slot));
-            state.timers.insert(state.now() + SHORT_OF_MEMORY_PAUSE, retry);
+            state.timers.insert(state.now() + SHORTAGE_PAUSE, retry);
         } else if poll.is_wake && !matches!(event.result, Err(Errno::BADF | Errno::INVAL)) {
             self.arm(state, slot, side);
         }

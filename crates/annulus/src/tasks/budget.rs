@@ -28,7 +28,7 @@ const UNLIMITED_BUDGET: i64 = i64::MAX;
 const MAX_REFUSALS: i64 = 1024;
 
 thread_local! {
-    /// Units left. From zero on, it counts the refused operations downwards.
+    /// Units left. At zero and below, it goes down by one for each refused operation.
     static UNITS_LEFT: Cell<i64> = const { Cell::new(UNLIMITED_BUDGET) };
     /// Called when the budget runs out between two turns of a guest.
     static ON_SPENT: Cell<Option<fn()>> = const { Cell::new(None) };

@@ -149,6 +149,7 @@ impl ServerArgs {
         let name = as_file_name(&names.join("+"));
         let comparison = Comparison::of(&name, contenders, loads, placement)?;
         let mut setup = comparison_setup(comparison, self.duration.unwrap_or(SLICE_TIME), options);
+        setup.named_by_user = true;
         if let Some(timeout) = self.start_timeout {
             setup.start_timeout = timeout;
         }

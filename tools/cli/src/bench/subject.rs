@@ -80,11 +80,11 @@ pub(super) fn named(word: &str, options: &Options) -> Result<Subject> {
                 false => SLICE_TIME,
             };
             let mut setup = servers::comparison_setup(comparison, time, options);
+            setup.named_by_user = is_file;
             if !is_file {
                 setup.plan.name = format!("programs {name}");
                 setup.plan.rounds = Rounds::fixed(setup.plan.rounds.least);
                 setup.missing = MissingPolicy::LeaveOut;
-                setup.named_by_user = false;
             }
             (setup, None)
         }

@@ -97,6 +97,17 @@ fn two_server_commands_are_compared_under_our_load() {
     assert_table(&unnamed, &["annulus-2"]);
 }
 
+/// The names of our drivers mean nothing in a comparison of a user's own servers.
+#[test]
+fn a_server_with_the_name_of_a_driver_is_not_annulus() {
+    let directory = Directory::new("names");
+    let server = echo("127.0.0.1:{port}", "--driver epoll");
+    let load = ["--load", "tcp://127.0.0.1:{port} -l 64", "--connections", "1"];
+    let names = ["--name", "mine,epoll"];
+    let finished = directory.compare(&[&[&*server, &*server], &load[..], &names].concat());
+    assert_table(&finished, &["mine shows no clear difference from epoll"]);
+}
+
 #[test]
 fn running_server_is_compared_with_one_whose_port_is_looked_up() {
     let directory = Directory::new("running");

@@ -48,6 +48,11 @@ impl Clients {
         Clients { time: self.time.min(TRIAL_TIME), max_time: TRIAL_TIME, ..self.clone() }
     }
 
+    /// Returns how long a load of annulus is measured.
+    fn own_time(&self, load: &Load) -> Duration {
+        self.time.max(load.min_time).min(self.max_time)
+    }
+
     /// Loads a server, in an open loop if there is a rate, and notifies the observer of the
     /// measured window. For programs, the window is from their start to their end.
     ///
@@ -66,13 +71,13 @@ impl Clients {
             Client::OfContender => Err("the contender has no client".into()),
             Client::Own { options, .. } => {
                 let _pinned = self.core.map(affinity::pin).transpose().map_err(one_line)?;
-                let time = self.time.max(load.min_time).min(self.max_time);
+                let time = self.own_time(load);
                 let plan = load.plan(options, address, rate, time).map_err(one_line)?;
                 own::run(&plan, observer)
             }
             Client::FanOut { message_bytes, .. } => {
                 let _pinned = self.core.map(affinity::pin).transpose().map_err(one_line)?;
-                let time = self.time.min(self.max_time);
+                let time = self.own_time(load);
                 fan_out::run(load, *message_bytes, address, time, observer)
             }
             Client::Command { words, before, parser } => {
@@ -138,6 +143,22 @@ fn shown(rate: f64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::*;
+    use crate::bench::Cell;
+    use annulus_load::Options;
+
+    #[test]
+    fn own_loads_last_at_least_as_long_as_they_need_except_in_a_trial() {
+        let [time, needed] = [50, 300].map(Duration::from_millis);
+        let directory = PathBuf::new();
+        let clients = Clients { core: None, time, max_time: Duration::MAX, directory };
+        let load = Load::own(Cell::new([]), Options::default(), Duration::ZERO);
+        assert_eq!(clients.own_time(&load), time);
+        let load = Load { min_time: needed, ..load };
+        assert_eq!(clients.own_time(&load), needed);
+        assert_eq!(clients.for_trial().own_time(&load), TRIAL_TIME);
+    }
+
     #[test]
     fn a_small_rate_is_not_rounded() {
         assert_eq!([0.4, 2.5, 1000.4, 2.0].map(super::shown), ["0.4", "2.5", "1000", "2"]);

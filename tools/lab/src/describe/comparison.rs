@@ -407,7 +407,6 @@ impl Comparison {
             site,
             placement,
             missing: MissingPolicy::Refuse,
-            named_by_user: true,
             check: has_jobs.then_some(|_, directory| file_system::name(directory)),
             notes: unpinned.into_iter().collect(),
             rounds_per_process: ROUNDS_PER_PROCESS,

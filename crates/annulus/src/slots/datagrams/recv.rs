@@ -13,7 +13,7 @@ use super::{
 };
 use crate::bytes::chunk::DeferredDrops;
 use crate::bytes::lease::Lease;
-use crate::slots::arming::{Arming, SHORT_OF_MEMORY_PAUSE, ends_operation_only};
+use crate::slots::arming::{Arming, SHORTAGE_PAUSE, ends_operation_only};
 use crate::slots::find_or_late;
 use crate::slots::loop_state::LoopState;
 use crate::slots::loop_state::Recheck;
@@ -468,7 +468,7 @@ impl DatagramSocket {
             Err(Errno::NOMEM) if !stopped => {
                 self.rx.arming = Arming::Paused;
                 let retry = TimerAction::DatagramRecv(self.id);
-                state.timers.insert(state.now() + SHORT_OF_MEMORY_PAUSE, retry);
+                state.timers.insert(state.now() + SHORTAGE_PAUSE, retry);
             }
             Err(errno) if ends_operation_only(errno) => {}
             Err(errno) => self.rx.error = Some(errno),

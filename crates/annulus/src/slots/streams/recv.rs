@@ -12,7 +12,7 @@ use super::{Stream, StreamResources, Streams, carriers};
 use crate::bytes::lease::Lease;
 use crate::errors::Operation;
 use crate::memory::{HeapMemory, Meter};
-use crate::slots::arming::{Arming, SHORT_OF_MEMORY_PAUSE, ends_operation_only};
+use crate::slots::arming::{Arming, SHORTAGE_PAUSE, ends_operation_only};
 use crate::slots::find_or_late;
 use crate::slots::loop_state::LoopState;
 use crate::tasks::budget;
@@ -319,7 +319,7 @@ impl Stream {
     fn pause_recv(&mut self, state: &mut LoopState) {
         if self.rx.arming == Arming::Idle {
             self.rx.arming = Arming::Paused;
-            state.timers.insert(state.now() + SHORT_OF_MEMORY_PAUSE, TimerAction::Recv(self.id));
+            state.timers.insert(state.now() + SHORTAGE_PAUSE, TimerAction::Recv(self.id));
         }
     }
 
