@@ -1,8 +1,15 @@
 //! The cores of servers and load.
 
-use std::fs;
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::Path;
 
+use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
+
+/// While a file is open to which a latency has been written, no core sleeps so deeply that waking it
+/// takes longer (`Documentation/power/pm_qos_interface.rst`).
+const LATENCY_PATH: &str = "/dev/cpu_dma_latency";
 
 /// The cores of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
@@ -13,6 +20,15 @@ pub struct Cores {
     /// The core of the load.
     #[serde(rename = "load_core")]
     pub load: usize,
+    /// Whether all cores of the machine are kept from sleeping during the measurement.
+    #[serde(rename = "awake", default, skip_serializing_if = "std::ops::Not::not")]
+    pub are_awake: bool,
+}
+
+/// Keeps all cores of the machine from sleeping until it is dropped or the process ends.
+#[derive(Debug)]
+pub(crate) struct Awake {
+    _file: File,
 }
 
 impl Cores {
@@ -28,6 +44,30 @@ impl Cores {
     pub fn are_shared(self) -> bool {
         self.server == self.load || siblings(self.server).contains(&self.load)
     }
+
+    /// Returns words for a report that follow the placement; empty unless cores are kept awake.
+    pub fn shown_awake(self) -> &'static str {
+        if self.are_awake { ", all kept awake" } else { "" }
+    }
+
+    /// Keeps the cores awake, if that was chosen.
+    ///
+    /// # Errors
+    /// If this user may not do that.
+    pub(crate) fn keep_awake(self) -> Result<Option<Awake>> {
+        self.are_awake.then(|| Awake::new(Path::new(LATENCY_PATH))).transpose()
+    }
+}
+
+impl Awake {
+    fn new(path: &Path) -> Result<Awake> {
+        let shown = path.display();
+        let cannot = || format!("cannot keep the cores awake: {shown} (--awake requires root)");
+        let mut file = File::options().write(true).open(path).with_context(cannot)?;
+        // The maximum latency in microseconds.
+        file.write_all(&0_i32.to_ne_bytes()).with_context(cannot)?;
+        Ok(Awake { _file: file })
+    }
 }
 
 fn choose(
@@ -42,7 +82,7 @@ fn choose(
         apart.or_else(|| first_but(&[core])).unwrap_or(core)
     };
     let server = server.unwrap_or_else(|| load.map_or(allowed[0], beside));
-    Cores { server, load: load.unwrap_or_else(|| beside(server)) }
+    Cores { server, load: load.unwrap_or_else(|| beside(server)), are_awake: false }
 }
 
 /// Returns the hardware threads of this core, including itself; empty if the system does not report
@@ -71,7 +111,7 @@ mod tests {
     }
 
     fn chosen(allowed: &[usize], server: Option<usize>, load: Option<usize>) -> (usize, usize) {
-        let Cores { server, load } = choose(allowed, server, load, neighbours);
+        let Cores { server, load, .. } = choose(allowed, server, load, neighbours);
         (server, load)
     }
 
@@ -92,7 +132,14 @@ mod tests {
     #[test]
     fn given_cores_are_used() {
         assert_eq!(chosen(&[0, 1, 2, 3], Some(1), Some(1)), (1, 1));
-        assert!(Cores { server: 1, load: 1 }.are_shared());
+        assert!(Cores { server: 1, load: 1, are_awake: false }.are_shared());
+    }
+
+    #[test]
+    fn a_user_who_may_not_keep_cores_awake_is_told_what_is_needed() {
+        let refused = Awake::new(Path::new("/proc/version")).expect_err("/proc/version was opened");
+        let text = format!("{refused:#}");
+        assert!(text.contains("/proc/version (--awake requires root): "), "{text}");
     }
 
     #[test]

@@ -76,7 +76,7 @@ impl Definition {
         let shown = Presentation {
             kind: self.name,
             title: None,
-            terms: format!("{slices}, all on core {core}"),
+            terms: format!("{slices}, all on core {core}{}", cores.shown_awake()),
             legend: String::new(),
             metrics: (self.metrics)(),
             parameters: all,

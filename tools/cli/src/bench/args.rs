@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use clap::Args;
 use std::time::Duration;
 
-/// A core for the servers and one for the load.
+/// A core for the servers and one for the load, and whether cores may sleep.
 #[derive(Args, Clone, Copy, Debug, Default)]
 pub(crate) struct Pins {
     /// The core of the servers [default: the first that this process may use]
@@ -17,13 +17,18 @@ pub(crate) struct Pins {
     /// The core of the load [default: one that shares nothing with the core of the servers]
     #[arg(long, value_name = "CPU", value_parser = parse_cpu)]
     load_pin: Option<usize>,
+    /// Keep all cores from sleeping during the measurement (as root; on a virtual machine only if it
+    /// uses haltpoll), since waking one costs CPU time that varies
+    #[arg(long)]
+    awake: bool,
 }
 
 impl Pins {
     /// Fills in the cores that were not given. A core that this process may not use is a usage
     /// error.
     pub(crate) fn choose(self) -> Result<Cores> {
-        choose(("--server-pin", self.server_pin), ("--load-pin", self.load_pin))
+        let cores = choose(("--server-pin", self.server_pin), ("--load-pin", self.load_pin))?;
+        Ok(Cores { are_awake: self.awake, ..cores })
     }
 }
 

@@ -53,7 +53,7 @@ pub(super) struct MapArgs {
     rows: Vec<String>,
     /// Draw the results in this directory, and measure nothing
     #[arg(long, value_name = "DIR",
-          conflicts_with_all = ["quick", "rounds", "seed", "server_pin", "load_pin"])]
+          conflicts_with_all = ["quick", "rounds", "seed", "server_pin", "load_pin", "awake"])]
     from: Option<PathBuf>,
     /// The directory for the results; an interrupted run resumes there [default: a new one]
     #[arg(short, long, value_name = "DIR")]
@@ -194,7 +194,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     fn options(quick: bool) -> Options {
-        let cores = Cores { server: 0, load: 0 };
+        let cores = Cores { server: 0, load: 0, are_awake: false };
         let only = Selection::default();
         Options { quick, rounds: None, seed: 1, cores, precision: None, max_time: None, only }
     }

@@ -19,13 +19,14 @@ pub(super) fn text(report: &SuiteReport) -> String {
 
 fn heading(report: &SuiteReport) -> String {
     let SuiteReport { name, suite, plan, comparison, .. } = report;
-    let SuitePlan { cores: Cores { server, load }, quick, seed, .. } = plan;
+    let SuitePlan { cores, quick, seed, .. } = plan;
     let rounds = &comparison.settings.plan.rounds;
     let quick = if *quick { ", quick: fewer rounds and cells" } else { "" };
+    let (Cores { server, load, .. }, awake) = (cores, cores.shown_awake());
     let machine = comparison.environment.machine();
     let measured = format!(
         "annulus bench {name}{quick}: {rounds}, servers on core {server}, load on \
-         core {load}; {machine}; seed {seed}"
+         core {load}{awake}; {machine}; seed {seed}"
     );
     [
         wrapped("", &format!("{} ({})", suite.title, suite.document)),

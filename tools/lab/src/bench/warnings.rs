@@ -71,11 +71,11 @@ fn build(bench: &Bench, environment: &Environment) -> Option<String> {
 
 fn shared_core(cores: Cores) -> String {
     match cores {
-        Cores { server, load } if server == load => format!(
+        Cores { server, load, .. } if server == load => format!(
             "server and load share core {server}: rates and latencies mean little, and CPU time includes \
              their effect on each other's caches"
         ),
-        Cores { server, load } => format!(
+        Cores { server, load, .. } => format!(
             "cores {server} and {load} are two threads of one core: server and load slow each other down; choose \
              other cores"
         ),
@@ -348,7 +348,7 @@ mod tests {
     #[test]
     fn a_shared_core_is_a_warning() {
         let mut bench = bench(&["a"]);
-        bench.cores = Some(Cores { server: 0, load: 0 });
+        bench.cores = Some(Cores { server: 0, load: 0, are_awake: false });
         let warnings = warnings(&bench, &record(2, 15, |_, _| 1.0));
         assert!(warnings[0].starts_with("server and load share core 0"), "{warnings:?}");
     }

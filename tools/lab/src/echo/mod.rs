@@ -191,8 +191,8 @@ impl Echo {
             length: Some(number("bytes")),
             ..self.load.clone()
         };
-        // Connecting takes roughly this long.
-        let connects = Duration::from_micros(100) * connections as u32;
+        // Connecting, and whatever else a slice takes, is roughly this long.
+        let connects = Duration::from_millis(5) + Duration::from_micros(40) * connections as u32;
         let cost = self.load.warm_up.unwrap_or_default() + self.time + connects;
         let load = Load::own(cell.clone(), options, cost).checked();
         load.map_err(|error| UsageError(format!("{cell}: {error}")))

@@ -35,6 +35,7 @@ impl Setup {
     /// If a contender cannot be built or started and may not be left out, if no contender or no
     /// load is left, or if files cannot be created.
     pub fn prepare(mut self) -> Result<Prepared> {
+        let awake = self.cores.keep_awake()?;
         let temporary = env::temp_dir();
         let scratch = Scratch::within(&temporary).with_context(|| {
             format!(
@@ -82,6 +83,7 @@ impl Setup {
             baseline,
             capacity: None,
             rates: OfferedRates::new(),
+            _awake: awake,
         };
         slices.start()?;
         Ok(Prepared { bench, measure: Box::new(slices), scratch: Some(scratch) })
@@ -199,7 +201,7 @@ mod tests {
     /// Starts a shell that reads jobs, in two cells.
     fn program(script: &str, timeout: Duration) -> Box<dyn Measure> {
         let core = annulus_load::affinity::allowed().expect("the cores cannot be read")[0];
-        let cores = Cores { server: core, load: core };
+        let cores = Cores { server: core, load: core, are_awake: false };
         let plan = Plan { name: "test".into(), rounds: Rounds::fixed(1), seed: 1 };
         let mut setup = nop::BENCH.setup(plan, Duration::ZERO, cores, None);
         let shell =

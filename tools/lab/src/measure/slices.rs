@@ -11,6 +11,7 @@ use crate::bench::{
     rate,
 };
 use crate::clients::Clients;
+use crate::cores::Awake;
 use crate::describe::{Client, Contender, Load, MissingPolicy, Pace, Setup, find_installed};
 use crate::interrupt;
 use crate::proc::Memory;
@@ -40,6 +41,8 @@ pub(super) struct Slices {
     pub(super) capacity: Option<f64>,
     /// The rates of a sweep, once the peaks are known.
     pub(super) rates: OfferedRates,
+    /// Keeps the cores awake, if that was chosen.
+    pub(super) _awake: Option<Awake>,
 }
 
 impl Slices {

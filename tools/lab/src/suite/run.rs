@@ -24,6 +24,9 @@ use annulus_load::stats::median;
 /// more of them.
 const SLICE_TIME: Duration = Duration::from_millis(50);
 
+/// How long a server is under load before it is measured.
+const WARM_UP: Duration = Duration::from_millis(20);
+
 /// How long a slow server takes for a request, and how many bytes it echoes per second.
 const SLOW_REQUEST: Duration = Duration::from_micros(25);
 const SLOW_BYTES_PER_SECOND: f64 = 8e8;
@@ -157,7 +160,7 @@ impl SuiteRun {
             transport,
             servers,
             load: Options {
-                warm_up: Some(Duration::from_millis(50)),
+                warm_up: Some(WARM_UP),
                 pin: Some(plan.cores.load),
                 seed: Some(plan.seed),
                 per_connection,
@@ -365,7 +368,7 @@ mod tests {
             left.iter().map(|load| load.cell.job()).collect::<Vec<_>>()
         };
         let run = |quick| {
-            let cores = Cores { server: 0, load: 0 };
+            let cores = Cores { server: 0, load: 0, are_awake: false };
             SuiteRun::new("small", suite.clone(), SuitePlan { cores, quick, rounds: 3, seed: 1 })
         };
         let mut usual = run(false);
@@ -379,7 +382,7 @@ mod tests {
 
     #[test]
     fn slices_are_extended_where_a_closed_loop_takes_longer() {
-        let cores = Cores { server: 0, load: 0 };
+        let cores = Cores { server: 0, load: 0, are_awake: false };
         let plan = SuitePlan { cores, quick: false, rounds: 3, seed: 1 };
         let mut run = SuiteRun::new("small", small(), plan);
         let cells = [(1000, 1000), (10_000, 1024), (1000, 1 << 20), (10_000, 1 << 20)];
