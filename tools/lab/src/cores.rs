@@ -45,9 +45,9 @@ impl Cores {
         self.server == self.load || siblings(self.server).contains(&self.load)
     }
 
-    /// Returns words for a report that follow the placement; empty unless cores are kept awake.
+    /// Returns words for a report, to be added to a list; empty unless cores are kept awake.
     pub fn shown_awake(self) -> &'static str {
-        if self.are_awake { ", all kept awake" } else { "" }
+        if self.are_awake { ", cores kept awake" } else { "" }
     }
 
     /// Keeps the cores awake, if that was chosen.

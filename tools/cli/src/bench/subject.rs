@@ -193,6 +193,16 @@ mod tests {
     }
 
     #[test]
+    fn every_report_says_that_cores_were_kept_awake() {
+        let cores = Cores { are_awake: true, ..usual().cores };
+        for name in Description::names() {
+            let found = named(name, &Options { cores, ..usual() }).expect(name);
+            let shown = format!("{:?}", found.setup.shown);
+            assert!(shown.contains(", cores kept awake"), "{name}: {shown}");
+        }
+    }
+
+    #[test]
     fn undecided_cells_get_more_rounds_within_the_time_unless_rounds_are_chosen() {
         let setup = |options| named("tcp", &options).expect("tcp cannot be set up").setup;
         let within = |setup: &Setup, rounds: usize| {

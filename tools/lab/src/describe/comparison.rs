@@ -379,13 +379,14 @@ impl Comparison {
         };
         let service = if is_open { "; service: p99.9 from the send" } else { "" };
         let seconds = time.as_secs_f64();
+        let place = match has_jobs {
+            true => format!("all on core {}", cores.server),
+            false => placement.terms(cores),
+        };
         let shown = Presentation {
             kind: "programs",
             title: Some(title.clone()),
-            terms: match has_jobs {
-                true => format!(" of {seconds} s, all on core {}", cores.server),
-                false => format!(" of {seconds} s, {}", placement.terms(cores)),
-            },
+            terms: format!(" of {seconds} s, {place}{}", cores.shown_awake()),
             legend: match (has_jobs, compares_clients) {
                 (true, _) => "; CPU µs: of all threads, per operation".into(),
                 (_, true) => "; CPU µs per request: of the client, from its start to its end, and of the server".into(),

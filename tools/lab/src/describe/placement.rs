@@ -39,16 +39,14 @@ impl Placement {
     }
 
     /// Describes the placement for a report.
-    pub(crate) fn terms(self, cores: Cores) -> String {
-        let Cores { server, load, .. } = cores;
-        let placement = match self {
+    pub(crate) fn terms(self, Cores { server, load, .. }: Cores) -> String {
+        match self {
             Placement::Apart => format!("servers on core {server}, clients on core {load}"),
             Placement::Together => {
                 format!("servers and what is behind them on core {server}, clients on core {load}")
             }
             Placement::Shared => "servers and clients share all cores".into(),
-        };
-        placement + cores.shown_awake()
+        }
     }
 }
 
@@ -64,7 +62,5 @@ mod tests {
         assert_eq!(placed(Placement::Together), [Some(3), Some(5), Some(3)]);
         assert_eq!(placed(Placement::Shared), [None; 3]);
         assert_eq!(Placement::Apart.terms(cores), "servers on core 3, clients on core 5");
-        let terms = Placement::Apart.terms(Cores { are_awake: true, ..cores });
-        assert_eq!(terms, "servers on core 3, clients on core 5, all kept awake");
     }
 }

@@ -153,6 +153,7 @@ impl Echo {
         let [pipeline, threads] = [self.load.pipeline, self.load.threads.map(usize::from)]
             .map(|count| count.unwrap_or(1));
         let (seconds, cores) = (self.time.as_secs_f64(), Placement::Apart.terms(self.cores));
+        let awake = self.cores.shown_awake();
         let how = match per_connection {
             true => format!("a connection per message, event loops: {threads}"),
             false => format!("{pipeline} in flight per connection"),
@@ -161,7 +162,7 @@ impl Echo {
         let shown = Presentation {
             kind: self.transport.kind().unwrap_or("echo"),
             title: None,
-            terms: format!(" of {seconds} s, {cores} ({driver}), {how}{segmented}"),
+            terms: format!(" of {seconds} s, {cores} ({driver}), {how}{segmented}{awake}"),
             legend: "; CPU µs: of the server, per request".into(),
             metrics: metrics(self.transport, &self.load),
             parameters: parameters(json!({
