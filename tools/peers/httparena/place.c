@@ -1,5 +1,5 @@
 /* Loaded into a server whose port is fixed: it listens on 127.0.0.1 at the port in PLACE_PORT instead, 0 for a free one, and
- * announces it as the contract in ../README.md demands. Further listeners of the process share the port. */
+ * announces it as the contract in ../README.md requires. Further listeners of the process share the port. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <pthread.h>
