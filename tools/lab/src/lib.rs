@@ -55,6 +55,7 @@ mod ready;
 mod server;
 mod start;
 mod tables;
+mod turns;
 mod usage_error;
 
 pub use usage_error::{UsageError, distinct, one_line};

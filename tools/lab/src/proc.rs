@@ -40,27 +40,37 @@ impl Usage {
     /// apart), not when another process reads it. While a process runs, its most recent time is
     /// missing from every file and clock (ADR 0017).
     pub fn at_rest(pid: u32, timeout: Duration) -> io::Result<Usage> {
+        Usage::after_rest(pid, timeout).map(|(usage, _)| usage)
+    }
+
+    /// Like [`at_rest`](Self::at_rest), but also returns whether the threads came to rest.
+    pub(crate) fn after_rest(pid: u32, timeout: Duration) -> io::Result<(Usage, bool)> {
         let tree = process_tree::of(pid);
         let began = clock::now();
-        while is_any_busy(&tree)? && clock::now() - began < timeout {
+        let mut is_busy = is_any_busy(&tree)?;
+        while is_busy && clock::now() - began < timeout {
             thread::sleep(REST_CHECK_PERIOD);
+            is_busy = is_any_busy(&tree)?;
         }
-        Usage::of_tree(&tree)
+        Ok((Usage::of_tree(&tree)?, !is_busy))
     }
 
     /// Returns the usage of the processes. Those that the root has started may have ended meanwhile
     /// and are then skipped.
     fn of_tree((root, others): &Tree) -> io::Result<Usage> {
         let others = others.iter().filter_map(|&pid| Usage::of_one(pid).ok());
-        Ok(others.fold(Usage::of_one(*root)?, |sum, one| Usage {
-            cpu_ns: sum.cpu_ns + one.cpu_ns,
-            switches: sum.switches + one.switches,
-        }))
+        Ok(others.fold(Usage::of_one(*root)?, Usage::plus))
     }
 
     fn of_one(pid: u32) -> io::Result<Usage> {
         let cpu_ns = cpu_ns(pid)? + process_tree::waited_for_ns(pid)?;
         Ok(Usage { cpu_ns, switches: switches(&tasks(pid))? })
+    }
+
+    /// Returns the sum of both.
+    pub fn plus(self, other: Usage) -> Usage {
+        let (cpu_ns, switches) = (self.cpu_ns + other.cpu_ns, self.switches + other.switches);
+        Usage { cpu_ns, switches }
     }
 
     /// Returns the usage between an earlier reading and this one.

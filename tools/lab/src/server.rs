@@ -1,6 +1,7 @@
 //! A contender that is a server.
 
 use std::io;
+use std::mem;
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::Duration;
 
@@ -9,6 +10,7 @@ use annulus_load::{Observer, ServerAddress};
 use crate::bench::Sample;
 use crate::proc::{Memory, Usage};
 use crate::process::{Process, ProcessError, START_TIMEOUT, Spec};
+use crate::turns::Turn;
 
 /// A running server, which is ended when dropped. It announces its address on standard error in a
 /// line with `listening on ADDRESS:PORT` or `listening on unix:/path`, or its sockets are looked up
@@ -47,36 +49,60 @@ const REST_TIMEOUT: Duration = Duration::from_millis(20);
 /// Reads the usage of a server when the measured window opens and closes.
 ///
 /// Clients that are tasks pause at both times, so the server finishes its work before its CPU time
-/// is read: at both edges of the window, everything sent is answered and accounted (ADR 0017).
+/// is read: at both edges of the window, everything sent is answered and accounted (ADR 0017). If
+/// they also pause in between, the loads of other servers run then.
 #[derive(Debug)]
-pub(crate) struct UsageObserver {
+pub(crate) struct UsageObserver<'a> {
     pid: u32,
+    turn: Option<&'a Turn<'a>>,
     opened: io::Result<Usage>,
     closed: io::Result<Usage>,
+    /// The usage during pauses.
+    paused: io::Result<Usage>,
+    /// Whether the server was idle when the window had closed.
+    has_rested: bool,
 }
 
-impl UsageObserver {
-    /// Creates an observer of the server with this process id.
-    pub(crate) fn new(pid: u32) -> UsageObserver {
+impl<'a> UsageObserver<'a> {
+    /// Creates an observer of the server with this process id, whose load may take turns with
+    /// others.
+    pub(crate) fn new(pid: u32, turn: Option<&'a Turn<'a>>) -> UsageObserver<'a> {
         let never = || Err(io::Error::other("the measured window never opened or never closed"));
-        UsageObserver { pid, opened: never(), closed: never() }
+        let (opened, closed, paused) = (never(), never(), Ok(Usage::default()));
+        UsageObserver { pid, turn, opened, closed, paused, has_rested: true }
+    }
+
+    /// Returns false if the server was still busy after the window had closed.
+    pub(crate) fn has_rested(&self) -> bool {
+        self.has_rested
     }
 
     /// Returns the sample of the load, with the usage of the server.
     pub(crate) fn add_to(self, mut sample: Sample) -> io::Result<Sample> {
-        let used = self.closed?.since(self.opened?);
+        let used = self.closed?.since(self.opened?).since(self.paused?);
         add_usage(&mut sample, self.pid, used)?;
         Ok(sample)
     }
 }
 
-impl Observer for UsageObserver {
+impl Observer for UsageObserver<'_> {
     fn window_opened(&mut self) {
         self.opened = Usage::at_rest(self.pid, REST_TIMEOUT);
     }
 
+    fn paused(&mut self) {
+        let Some(turn) = self.turn else { return };
+        let before = Usage::at_rest(self.pid, REST_TIMEOUT);
+        turn.pass();
+        let during = before.and_then(|before| Ok(Usage::of(self.pid)?.since(before)));
+        let earlier = mem::replace(&mut self.paused, Ok(Usage::default()));
+        self.paused = earlier.and_then(|earlier| Ok(earlier.plus(during?)));
+    }
+
     fn window_closed(&mut self) {
-        self.closed = Usage::at_rest(self.pid, REST_TIMEOUT);
+        let closed = Usage::after_rest(self.pid, REST_TIMEOUT);
+        self.has_rested = closed.as_ref().is_ok_and(|(_, has_rested)| *has_rested);
+        self.closed = closed.map(|(usage, _)| usage);
     }
 }
 

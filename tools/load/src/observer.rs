@@ -1,5 +1,7 @@
 //! Observation of a run in progress.
 
+#[cfg(doc)]
+use crate::plan::Plan;
 use crate::recording::Interval;
 use std::time::Duration;
 
@@ -10,6 +12,9 @@ pub trait Observer {
     /// Called before measuring, which starts when this returns. No latency includes the time this
     /// takes.
     fn window_opened(&mut self) {}
+    /// Called whenever all clients have paused within the measured window ([`Plan::turn`]). They
+    /// continue when this returns. Neither the window nor any latency includes the pause.
+    fn paused(&mut self) {}
     /// Called when measuring has just ended.
     fn window_closed(&mut self) {}
     /// Called about every 100 ms while measuring.

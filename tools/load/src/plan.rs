@@ -2,6 +2,8 @@
 
 use crate::invalid::{InvalidValue, counted, invalid};
 use crate::mix::MAX_MESSAGE_BYTES;
+#[cfg(doc)]
+use crate::observer::Observer;
 use crate::part::Part;
 use crate::protocol::Protocol;
 use crate::recording::MAX_INTERVALS;
@@ -59,6 +61,10 @@ pub struct Plan {
     pub warm_up: Duration,
     /// How long to measure: at most 30 days.
     pub duration: Duration,
+    /// How long the clients run within the measured window before they pause and
+    /// [`Observer::paused`] is called, again and again. `None` if they never pause. For closed loops
+    /// without think time: a pause does not delay requests that are due at a scheduled time.
+    pub turn: Option<Duration>,
     /// How many requests the clients send together, at least one; then the run ends, unless
     /// `duration` ends it earlier. A client that reconnects also ends after many attempts without a
     /// reply, within 10 to 20 s if connections are refused. Every request is measured, so there is
@@ -103,6 +109,7 @@ impl Plan {
             schedule: Schedule::default(),
             warm_up: Duration::from_secs(1),
             duration: Duration::from_secs(10),
+            turn: None,
             requests: None,
             pin: None,
             reply_timeout,

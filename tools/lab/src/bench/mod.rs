@@ -135,6 +135,12 @@ pub trait Measure {
     /// Measures one slice, or returns one line that says why its result is not acceptable.
     fn measure(&mut self, slice: Slice) -> Outcome;
 
+    /// Measures the first slices of a cell in a round, and returns an outcome for each: one slice,
+    /// or several whose clients take turns.
+    fn measure_next(&mut self, slices: &[Slice]) -> Vec<Outcome> {
+        slices.first().map(|slice| self.measure(*slice)).into_iter().collect()
+    }
+
     /// Sets the rates of the slices of a sweep, once the peaks are known.
     fn set_rates(&mut self, _rates: OfferedRates) {}
 
@@ -303,17 +309,23 @@ impl Bench {
             let slices = schedule.round(round, cells);
             let open: Vec<Slice> =
                 slices.into_iter().filter(|slice| !record.slices().contains_key(slice)).collect();
-            for slice in open {
-                let outcome = measure.measure(slice);
-                observer.keep(slice, &outcome)?;
-                record.keep(slice, outcome);
-                let done = record.slices().len();
-                observer.progress(done, done.max(planned));
-                if let Some(answer) = self.so_far(&record, slice.cell) {
-                    observer.answer(answer);
-                }
-                if observer.is_stopped() {
-                    return Ok(record);
+            for mut slices in open.chunk_by(|one, next| one.cell == next.cell) {
+                while !slices.is_empty() {
+                    let outcomes = measure.measure_next(slices);
+                    let (now, later) = slices.split_at(outcomes.len());
+                    slices = later;
+                    for (slice, outcome) in now.iter().zip(outcomes) {
+                        observer.keep(*slice, &outcome)?;
+                        record.keep(*slice, outcome);
+                    }
+                    let done = record.slices().len();
+                    observer.progress(done, done.max(planned));
+                    if let Some(answer) = self.so_far(&record, now[0].cell) {
+                        observer.answer(answer);
+                    }
+                    if observer.is_stopped() {
+                        return Ok(record);
+                    }
                 }
             }
         }

@@ -10,7 +10,7 @@
 mod slices;
 mod syscalls;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::env;
 use std::time::Duration;
 
@@ -82,6 +82,7 @@ impl Setup {
             fixture,
             baseline,
             capacity: None,
+            restless: BTreeSet::new(),
             rates: OfferedRates::new(),
             _awake: awake,
         };

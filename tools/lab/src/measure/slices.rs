@@ -1,8 +1,10 @@
 //! Measures the slices of a comparison: contenders as processes, and a client for each slice.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::panic::resume_unwind;
+use std::thread::{self, ScopedJoinHandle};
 
-use annulus_load::{Observer, ServerAddress};
+use annulus_load::{Observer, ServerAddress, limits};
 use anyhow::{Result, anyhow};
 
 use super::syscalls::{PERF_PROGRAM, SystemCalls};
@@ -18,6 +20,7 @@ use crate::proc::Memory;
 use crate::process::ProcessError;
 use crate::server::UsageObserver;
 use crate::start::{Fixture, Running, start};
+use crate::turns::{Turn, Turns};
 use crate::usage_error::one_line;
 
 /// The smallest number of subscribers for which memory per subscriber is measured. With fewer, the
@@ -39,11 +42,19 @@ pub(super) struct Slices {
     pub(super) baseline: usize,
     /// The baseline's answers per second in a closed loop, once measured.
     pub(super) capacity: Option<f64>,
+    /// Contenders whose server was still busy after its last slice.
+    pub(super) restless: BTreeSet<usize>,
     /// The rates of a sweep, once the peaks are known.
     pub(super) rates: OfferedRates,
     /// Keeps the cores awake, if that was chosen.
     pub(super) _awake: Option<Awake>,
 }
+
+/// The process id and the address of a server, if known.
+type Place = (Option<u32>, Option<ServerAddress>);
+
+/// The outcome of a slice, and whether the server was idle afterwards.
+type Watched = (Outcome, bool);
 
 impl Slices {
     /// Starts every contender. All keep running, since an idle one uses no CPU time.
@@ -186,37 +197,75 @@ impl Slices {
     /// Measures a slice with a running process: the answer to a job, or the report of a client.
     fn slice(&mut self, slice: Slice) -> Outcome {
         let rate = self.rate(slice)?;
-        let client = self.load(slice).client;
-        let running = self.running(slice).map_err(|error| error.why)?;
-        match client {
-            Client::Job(job) => running.ask(&job),
-            _ => {
-                let at = (running.pid, running.address.clone());
-                self.loaded(slice, at, rate)
-            }
+        match self.load(slice).client {
+            Client::Job(job) => self.running(slice).map_err(|error| error.why)?.ask(&job),
+            _ => self.loaded(slice, rate),
         }
     }
 
+    /// Returns how many of these slices of a cell, from the first, are measured together: as many as
+    /// the limit on open files permits. Servers that stay busy after their load, for example with a
+    /// kernel thread that polls, are measured alone.
+    fn count_together(&self, slices: &[Slice]) -> usize {
+        let rests = |slice: &&Slice| !self.restless.contains(&self.host(slice.contender));
+        let has_turns = |slice: &&Slice| self.load(**slice).turn.is_some();
+        let most =
+            limits::available_connections() as u64 / self.loads[slices[0].cell].connections.max(1);
+        slices.iter().take(most as usize).take_while(rests).take_while(has_turns).count().max(1)
+    }
+
+    /// Measures slices of one cell whose clients take turns, so that their loads run within tens of
+    /// milliseconds of each other.
+    fn in_turns(&mut self, slices: &[Slice]) -> Vec<Outcome> {
+        let places: Vec<_> = slices.iter().map(|slice| self.place(*slice)).collect();
+        let loads: Vec<Load> = slices.iter().map(|slice| self.load(*slice)).collect();
+        let (clients, turns) = (&self.clients, &Turns::new(slices.len()));
+        let run = |number: usize| {
+            let turn = turns.start(number);
+            let place = places[number].as_ref().map_err(Clone::clone)?;
+            Ok(watched(clients, &loads[number], place, None, Some(&turn)))
+        };
+        let measured: Vec<Result<Watched, String>> = thread::scope(|scope| {
+            let handles: Vec<_> =
+                (0..slices.len()).map(|number| scope.spawn(move || run(number))).collect();
+            let join = |handle: ScopedJoinHandle<'_, _>| {
+                handle.join().unwrap_or_else(|panic| resume_unwind(panic))
+            };
+            handles.into_iter().map(join).collect()
+        });
+        let finish = |(slice, (place, measured)): (&Slice, (Result<Place, String>, _))| {
+            let (place, measured) = (place?, measured?);
+            self.finish(*slice, place, None, measured)
+        };
+        slices.iter().zip(places.into_iter().zip(measured)).map(finish).collect()
+    }
+
     /// Measures a server under its load.
-    fn loaded(
+    fn loaded(&mut self, slice: Slice, rate: Option<f64>) -> Outcome {
+        let place = self.place(slice)?;
+        let load = Load { turn: None, ..self.load(slice) };
+        let measured = watched(&self.clients, &load, &place, rate, None);
+        self.finish(slice, place, rate, measured)
+    }
+
+    /// Returns where the server of a slice runs.
+    fn place(&mut self, slice: Slice) -> Result<Place, String> {
+        let running = self.running(slice).map_err(|error| error.why)?;
+        Ok((running.pid, running.address.clone()))
+    }
+
+    /// Returns the sample of a slice after its load has ended.
+    fn finish(
         &mut self,
         slice: Slice,
-        (pid, address): (Option<u32>, Option<ServerAddress>),
+        (pid, address): Place,
         rate: Option<f64>,
+        (measured, has_rested): Watched,
     ) -> Outcome {
-        let (load, key) = (&self.load(slice), self.key(slice));
-        let mut watch = pid.map(UsageObserver::new);
-        let observer: &mut dyn Observer = match &mut watch {
-            Some(watch) => watch,
-            None => &mut (),
-        };
-        let measured = self.clients.run(load, address.as_ref(), rate, observer);
+        let (key, host) = (self.key(slice), self.host(slice.contender));
+        _ = if has_rested { self.restless.remove(&host) } else { self.restless.insert(host) };
         let running = self.running.get_mut(&key).map(|(_, running)| running);
-        let sample = running.map_or(Err("it has ended".into()), |one| one.outcome(measured))?;
-        let mut sample = match watch {
-            Some(watch) => watch.add_to(sample).map_err(one_line)?,
-            None => sample,
-        };
+        let mut sample = running.map_or(Err("it has ended".into()), |one| one.outcome(measured))?;
         if let Some(rate) = rate {
             sample.set(OFFERED_KEY, rate);
         }
@@ -265,6 +314,28 @@ impl Slices {
     }
 }
 
+/// Loads a server, and returns the sample, and whether the server was idle afterwards.
+fn watched(
+    clients: &Clients,
+    load: &Load,
+    (pid, address): &Place,
+    rate: Option<f64>,
+    turn: Option<&Turn<'_>>,
+) -> Watched {
+    let mut watch = pid.map(|pid| UsageObserver::new(pid, turn));
+    let observer: &mut dyn Observer = match &mut watch {
+        Some(watch) => watch,
+        None => &mut (),
+    };
+    let measured = clients.run(load, address.as_ref(), rate, observer);
+    let has_rested = watch.as_ref().is_none_or(UsageObserver::has_rested);
+    let outcome = match watch {
+        Some(watch) => measured.and_then(|sample| watch.add_to(sample).map_err(one_line)),
+        None => measured,
+    };
+    (outcome, has_rested)
+}
+
 /// Reads the memory of a server at the end of the measured window.
 struct MemoryObserver<'a> {
     running: &'a Running,
@@ -286,6 +357,13 @@ impl Measure for Slices {
             self.running.remove(&self.key(slice));
         }
         outcome
+    }
+
+    fn measure_next(&mut self, slices: &[Slice]) -> Vec<Outcome> {
+        match self.count_together(slices) {
+            1 => vec![self.measure(slices[0])],
+            count => self.in_turns(&slices[..count]),
+        }
     }
 
     fn set_rates(&mut self, rates: OfferedRates) {

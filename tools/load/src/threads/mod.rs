@@ -4,8 +4,8 @@
 //! The calling thread sends [`Command`]s to the worker threads, and they report [`Event`]s. All
 //! worker threads connect their clients, and start them together once every client is connected.
 //! After the warm-up they pause while the observer opens the window, so that the server is idle
-//! then, and they pause again when the window closes. Each thread closes the window by its own
-//! clock. Threads exchange nothing per message, so each one costs as much as it would alone.
+//! then, and they pause again when the window closes. Clients that take turns with those of other
+//! loads also pause within the window. Each thread pauses and closes the window by its own clock. Threads exchange nothing per message, so each one costs as much as it would alone.
 //!
 //! A [`ClientKind`] determines what the clients are: connections that exchange messages
 //! ([`crate::streams`]), or datagram sockets ([`crate::datagrams`]).
@@ -75,8 +75,8 @@ enum Event {
     Ready(io::Result<String>),
     /// Whether all clients of the thread are connected.
     Connected(bool),
-    /// The thread has paused before the window opens.
-    Paused,
+    /// The thread with this index has paused before the window opens, or within it.
+    Paused(usize),
     /// All clients of the thread have ended.
     Finished,
     /// The thread has closed the window and paused.

@@ -50,10 +50,11 @@ pub(crate) fn run<K: ClientKind>(
                 WorkerChannels { index, events, commands: received, release: released, responses };
             let kind = &kind;
             let [number, all] = plan.part.thread(index, count);
+            let times = [plan.duration, plan.turn.unwrap_or(Duration::MAX)];
             let pool = move || ClientPool::new(run, kind(), number, all);
             let handle = thread::Builder::new()
                 .name(format!("load {index}"))
-                .spawn_scoped(scope, move || run_worker(channels, settings, plan.duration, pool))
+                .spawn_scoped(scope, move || run_worker(channels, settings, times, pool))
                 .map_err(|error| LoadError::Threads { started: index, wanted: count, error })?;
             workers.push(WorkerHandle { commands, release });
             handles.push(handle);
@@ -92,7 +93,8 @@ struct WorkerStates {
     connected: usize,
     /// Whether a client could not connect.
     is_incomplete: bool,
-    paused: usize,
+    /// The indices of the paused workers that have not been released.
+    paused: Vec<usize>,
     finished: usize,
     closed: usize,
     length: Duration,
@@ -112,7 +114,7 @@ impl WorkerStates {
                 self.is_incomplete |= !all;
                 self.connected += 1;
             }
-            Event::Paused => self.paused += 1,
+            Event::Paused(index) => self.paused.push(index),
             Event::Finished => self.finished += 1,
             Event::Closed { length, cpu } => {
                 self.closed += 1;
@@ -170,13 +172,13 @@ impl Workers<'_> {
     fn measure(&mut self) -> Measurement {
         let count = self.workers.len();
         self.send_command(Command::Open);
-        self.await_event(|states| states.paused == count);
+        self.await_event(|states| states.paused.len() == count);
         // Workers that finished during the warm-up report [`Event::Finished`] again.
         self.states.finished = 0;
         let core_wait = run_queue::core_wait();
         self.observer.window_opened();
         let (began, started) = (clock::now(), clock::unix());
-        self.release();
+        self.release_paused();
         let ended = self.wait_with(
             None,
             |states| states.closed == count || states.finished == count,
@@ -190,7 +192,7 @@ impl Workers<'_> {
         self.observer.window_closed();
         let core_wait =
             run_queue::core_wait().zip(core_wait).map(|(now, before)| now.saturating_sub(before));
-        self.release();
+        self.workers.iter().for_each(|thread| _ = thread.release.send(()));
         Measurement { started, length, cpu, core_wait, interrupted: ended.is_break() }
     }
 
@@ -204,7 +206,8 @@ impl Workers<'_> {
         self.wait_with(limit, done, |_| ())
     }
 
-    /// Like [`wait`](Self::wait), but calls `each` about every 100 ms.
+    /// Like [`wait`](Self::wait), but calls `each` about every 100 ms, and notifies the observer of
+    /// pauses.
     fn wait_with(
         &mut self,
         limit: Option<Duration>,
@@ -231,6 +234,11 @@ impl Workers<'_> {
             }
             let until = limit.map_or(next, |limit| limit.min(next));
             self.receive(until.saturating_sub(elapsed))?;
+            let paused = self.states.paused.len();
+            if paused > 0 && paused + self.states.closed == self.workers.len() {
+                self.observer.paused();
+                self.release_paused();
+            }
         }
     }
 
@@ -271,7 +279,8 @@ impl Workers<'_> {
         self.workers.iter().for_each(|thread| _ = thread.commands.try_send(command));
     }
 
-    fn release(&self) {
-        self.workers.iter().for_each(|thread| _ = thread.release.send(()));
+    fn release_paused(&mut self) {
+        let paused = std::mem::take(&mut self.states.paused);
+        paused.into_iter().for_each(|index| _ = self.workers[index].release.send(()));
     }
 }

@@ -37,7 +37,7 @@ impl Drop for WorkerChannels {
 pub(super) fn run_worker<K: ClientKind>(
     mut channels: WorkerChannels,
     settings: RuntimeSettings,
-    duration: Duration,
+    [duration, turn]: [Duration; 2],
     pool: impl FnOnce() -> ClientPool<K>,
 ) {
     let mut runtime = match settings.builder().build() {
@@ -51,7 +51,7 @@ pub(super) fn run_worker<K: ClientKind>(
     runtime.block_on(async {
         let mut pool = pool();
         // If the run is abandoned, requests that have been recorded still count.
-        let _: Result<(), RunAbandoned> = channels.run(&mut pool, duration).await;
+        let _: Result<(), RunAbandoned> = channels.run(&mut pool, [duration, turn]).await;
         pool.end().await;
     });
 }
@@ -60,7 +60,7 @@ impl WorkerChannels {
     async fn run(
         &mut self,
         pool: &mut ClientPool<impl ClientKind>,
-        duration: Duration,
+        times: [Duration; 2],
     ) -> Result<(), RunAbandoned> {
         let connected = self.unless_abandoned(pool.connect()).await?;
         self.report(Event::Connected(connected));
@@ -72,7 +72,7 @@ impl WorkerChannels {
                 pool.start(began);
                 self.warm_up(pool).await?;
             }
-            self.run_window(pool, duration).await?;
+            self.run_window(pool, times).await?;
         }
         self.unless_abandoned(pool.finish()).await.map(drop)
     }
@@ -91,14 +91,14 @@ impl WorkerChannels {
         }
     }
 
-    /// Measures one window, from one pause to the next.
+    /// Measures one window, with a pause before it, after each turn, and at its end.
     async fn run_window(
         &mut self,
         pool: &mut ClientPool<impl ClientKind>,
-        duration: Duration,
+        [duration, turn]: [Duration; 2],
     ) -> Result<(), RunAbandoned> {
         let paused = clock::nanos();
-        self.report(Event::Paused);
+        self.report(Event::Paused(self.index));
         self.pause()?;
         let (began, cpu) = (clock::now(), clock::thread_cpu());
         let opened = clock::nanos();
@@ -106,7 +106,7 @@ impl WorkerChannels {
         if pool.has_quota() {
             pool.start(opened);
         }
-        let measured = self.measure(pool, began + duration).await;
+        let measured = self.measure(pool, began + duration, turn).await;
         pool.close();
         let cpu = clock::thread_cpu() - cpu;
         let length = match pool.last_reply() {
@@ -118,18 +118,28 @@ impl WorkerChannels {
         self.pause()
     }
 
-    /// Runs the clients until `end`, or until the window is to be closed.
+    /// Runs the clients until `end`, or until the window is to be closed. Pauses after each turn.
     async fn measure(
         &mut self,
         pool: &mut ClientPool<impl ClientKind>,
         end: Duration,
+        turn: Duration,
     ) -> Result<(), RunAbandoned> {
         let mut is_reported = false;
+        let mut pause_at = clock::now().saturating_add(turn);
         loop {
-            let left = end.saturating_sub(clock::now());
-            if left.is_zero() {
+            let now = clock::now();
+            if now >= end {
                 return Ok(());
             }
+            if now >= pause_at {
+                let paused = clock::nanos();
+                self.report(Event::Paused(self.index));
+                self.pause()?;
+                clock::resume_at(paused);
+                pause_at = clock::now().saturating_add(turn);
+            }
+            let left = end.min(pause_at).saturating_sub(now);
             let command = self.next_command_within(left.min(pool.sweep_interval())).await?;
             self.sweep(pool, &mut is_reported);
             if let Some(Command::Close) = command {

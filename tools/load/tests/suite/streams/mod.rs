@@ -265,6 +265,29 @@ fn observer_is_called_for_window_and_progress() {
 }
 
 #[test]
+fn pauses_between_turns_do_not_count() {
+    const PAUSE: Duration = Duration::from_secs(1);
+    struct Pauses(usize);
+    impl Observer for Pauses {
+        fn paused(&mut self) {
+            self.0 += 1;
+            std::thread::sleep(PAUSE);
+        }
+    }
+    for threads in [1, 2] {
+        let streams = Streams { threads, ..Streams::default() };
+        let mut plan = plan(serve(echo), 4, 100, streams);
+        (plan.duration, plan.turn) = (Duration::from_millis(50), Some(Duration::from_millis(20)));
+        let mut pauses = Pauses(0);
+        let report = run(&plan, &mut pauses).unwrap();
+        assert!((1..=2).contains(&pauses.0), "{}", pauses.0);
+        let figures = figures(&report);
+        assert!(figures.responses > 0 && report.seconds < 1.0, "{report:?}");
+        assert!(figures.latency_us.max < 1e6, "{report:?}");
+    }
+}
+
+#[test]
 fn close_after_half_a_reply_is_closed_early() {
     let report = expect("closed early", |stream| {
         answer(stream, |stream, bytes| {
