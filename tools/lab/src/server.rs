@@ -57,8 +57,10 @@ pub(crate) struct UsageObserver<'a> {
     turn: Option<&'a Turn<'a>>,
     opened: io::Result<Usage>,
     closed: io::Result<Usage>,
-    /// The usage during pauses.
-    paused: io::Result<Usage>,
+    /// The usage at the end of the last turn, before the loads of other servers ran.
+    turn_ended: io::Result<Usage>,
+    /// The usage between turns.
+    between: io::Result<Usage>,
     /// Whether the server was idle when the window had closed.
     has_rested: bool,
 }
@@ -68,8 +70,9 @@ impl<'a> UsageObserver<'a> {
     /// others.
     pub(crate) fn new(pid: u32, turn: Option<&'a Turn<'a>>) -> UsageObserver<'a> {
         let never = || Err(io::Error::other("the measured window never opened or never closed"));
-        let (opened, closed, paused) = (never(), never(), Ok(Usage::default()));
-        UsageObserver { pid, turn, opened, closed, paused, has_rested: true }
+        let (opened, closed, turn_ended) = (never(), never(), never());
+        let between = Ok(Usage::default());
+        UsageObserver { pid, turn, opened, closed, turn_ended, between, has_rested: true }
     }
 
     /// Returns false if the server was still busy after the window had closed.
@@ -79,7 +82,7 @@ impl<'a> UsageObserver<'a> {
 
     /// Returns the sample of the load, with the usage of the server.
     pub(crate) fn add_to(self, mut sample: Sample) -> io::Result<Sample> {
-        let used = self.closed?.since(self.opened?).since(self.paused?);
+        let used = self.closed?.since(self.opened?).since(self.between?);
         add_usage(&mut sample, self.pid, used)?;
         Ok(sample)
     }
@@ -91,12 +94,18 @@ impl Observer for UsageObserver<'_> {
     }
 
     fn paused(&mut self) {
-        let Some(turn) = self.turn else { return };
-        let before = Usage::at_rest(self.pid, REST_TIMEOUT);
-        turn.pass();
-        let during = before.and_then(|before| Ok(Usage::of(self.pid)?.since(before)));
-        let earlier = mem::replace(&mut self.paused, Ok(Usage::default()));
-        self.paused = earlier.and_then(|earlier| Ok(earlier.plus(during?)));
+        self.turn_ended = Usage::at_rest(self.pid, REST_TIMEOUT);
+        if let Some(turn) = self.turn {
+            turn.pass();
+        }
+    }
+
+    fn resumed(&mut self) {
+        let resumed = Usage::at_rest(self.pid, REST_TIMEOUT);
+        let ended = mem::replace(&mut self.turn_ended, Ok(Usage::default()));
+        let passed = ended.and_then(|ended| Ok(resumed?.since(ended)));
+        let earlier = mem::replace(&mut self.between, Ok(Usage::default()));
+        self.between = earlier.and_then(|earlier| Ok(earlier.plus(passed?)));
     }
 
     fn window_closed(&mut self) {
@@ -124,8 +133,13 @@ fn add_usage(sample: &mut Sample, pid: u32, used: Usage) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
+    use std::process::{Command, Stdio};
+    use std::thread;
+
     use super::*;
     use crate::process::tests::shell;
+    use crate::turns::TurnOrder;
 
     #[test]
     fn the_announced_address_is_used() {
@@ -145,6 +159,42 @@ mod tests {
             .expect("the usage was refused");
         assert_eq!((sample.get("cpu_ns"), sample.get("switches")), (Some(5.0), Some(2.0)));
         assert!(sample.get("resident_bytes") > Some(0.0));
+    }
+
+    #[test]
+    fn what_a_server_uses_between_turns_does_not_count() {
+        const LONG: Duration = Duration::from_secs(60);
+        let work = "while read line; do i=0; while [ $i -lt 3000 ]; do i=$((i+1)); done; done";
+        let mut child = Command::new("/bin/sh").args(["-c", work]).stdin(Stdio::piped()).spawn();
+        let child = child.as_mut().expect("cannot start a shell");
+        let (pid, lines) = (child.id(), child.stdin.take().expect("the input is not a pipe"));
+        let rest = || Usage::at_rest(pid, LONG).expect("no usage");
+        let work = |count| {
+            (&lines).write_all(&b"\n".repeat(count)).expect("the shell does not read");
+            rest()
+        };
+        let (turns, first) = (TurnOrder::new(2), rest());
+        let sample = thread::scope(|scope| {
+            scope.spawn(|| {
+                let _turn = turns.start(1);
+                work(20);
+            });
+            let turn = turns.start(0);
+            let mut observer = UsageObserver::new(pid, Some(&turn));
+            observer.window_opened();
+            work(1);
+            observer.paused();
+            work(5);
+            observer.resumed();
+            observer.window_closed();
+            assert!(observer.has_rested());
+            observer.add_to(Sample::default()).expect("the usage was refused")
+        });
+        let all = rest().since(first).cpu_ns as f64;
+        drop(lines);
+        child.wait().expect("the process cannot be waited for");
+        let counted = sample.get("cpu_ns").expect("no CPU time");
+        assert!(counted > 0.0 && counted < all / 4.0, "{counted} of {all} ns");
     }
 
     #[test]

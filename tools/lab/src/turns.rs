@@ -4,7 +4,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 /// Loads on different threads, of which only one runs at a time, in the order of their numbers.
 #[derive(Debug)]
-pub(crate) struct Turns {
+pub(crate) struct TurnOrder {
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -20,20 +20,20 @@ struct State {
 /// A load that takes turns with others. When dropped, it no longer takes part.
 #[derive(Debug)]
 pub(crate) struct Turn<'a> {
-    turns: &'a Turns,
+    order: &'a TurnOrder,
     number: usize,
 }
 
-impl Turns {
-    /// Creates turns for this many loads. The first turn is that of number 0.
-    pub(crate) fn new(loads: usize) -> Turns {
+impl TurnOrder {
+    /// Creates an order of this many loads. The first turn is that of number 0.
+    pub(crate) fn new(loads: usize) -> TurnOrder {
         let state = State { is_present: vec![true; loads], current: 0 };
-        Turns { state: Mutex::new(state), changed: Condvar::new() }
+        TurnOrder { state: Mutex::new(state), changed: Condvar::new() }
     }
 
     /// Waits until it is the turn of a load. Every load must call this once.
     pub(crate) fn start(&self, number: usize) -> Turn<'_> {
-        let turn = Turn { turns: self, number };
+        let turn = Turn { order: self, number };
         turn.wait(self.lock());
         turn
     }
@@ -44,8 +44,8 @@ impl Turns {
 
     fn pass_on(&self, state: &mut State) {
         let count = state.is_present.len();
-        let after = (1..=count).map(|step| (state.current + step) % count);
-        state.current = after.into_iter().find(|one| state.is_present[*one]).unwrap_or_default();
+        let mut others = (1..count).map(|step| (state.current + step) % count);
+        state.current = others.find(|one| state.is_present[*one]).unwrap_or(state.current);
         self.changed.notify_all();
     }
 }
@@ -53,23 +53,23 @@ impl Turns {
 impl Turn<'_> {
     /// Ends the turn, and waits for the next one.
     pub(crate) fn pass(&self) {
-        let mut state = self.turns.lock();
-        self.turns.pass_on(&mut state);
+        let mut state = self.order.lock();
+        self.order.pass_on(&mut state);
         self.wait(state);
     }
 
     fn wait(&self, state: MutexGuard<'_, State>) {
         let is_waiting = |state: &mut State| state.current != self.number;
-        let state = self.turns.changed.wait_while(state, is_waiting);
+        let state = self.order.changed.wait_while(state, is_waiting);
         drop(state.unwrap_or_else(PoisonError::into_inner));
     }
 }
 
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
-        let mut state = self.turns.lock();
+        let mut state = self.order.lock();
         state.is_present[self.number] = false;
-        self.turns.pass_on(&mut state);
+        self.order.pass_on(&mut state);
     }
 }
 
@@ -81,7 +81,7 @@ mod tests {
 
     #[test]
     fn one_load_runs_at_a_time_and_one_that_ends_is_skipped() {
-        let (turns, order) = (Turns::new(3), Mutex::new(Vec::new()));
+        let (turns, order) = (TurnOrder::new(3), Mutex::new(Vec::new()));
         let run = |number: usize, count: usize| {
             let turn = turns.start(number);
             for left in (0..count).rev() {

@@ -95,7 +95,7 @@ pub use options::{parse_cpu, without_type_names};
 pub use part::{MAX_PARTS, Part};
 pub use plan::{
     Datagrams, MAX_CLIENTS, MAX_DATAGRAM_BYTES, MAX_EVENT_LOOPS, MAX_IN_FLIGHT_BYTES, MAX_PIPELINE,
-    MAX_WINDOW, Plan, Streams, Workload,
+    MAX_WINDOW, Plan, Streams, Turns, Workload,
 };
 pub use protocol::Protocol;
 pub use run::run;

@@ -12,9 +12,13 @@ pub trait Observer {
     /// Called before measuring, which starts when this returns. No latency includes the time this
     /// takes.
     fn window_opened(&mut self) {}
-    /// Called whenever all clients have paused within the measured window ([`Plan::turn`]). They
-    /// continue when this returns. Neither the window nor any latency includes the pause.
+    /// Called at the end of each turn within the measured window ([`Plan::turns`]), when all clients
+    /// have paused. They continue when this returns. Neither the window nor any latency includes the
+    /// pause.
     fn paused(&mut self) {}
+    /// Called when the clients have paused again, after the warm-up of a turn. Measuring continues
+    /// when this returns.
+    fn resumed(&mut self) {}
     /// Called when measuring has just ended.
     fn window_closed(&mut self) {}
     /// Called about every 100 ms while measuring.

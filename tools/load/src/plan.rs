@@ -61,10 +61,10 @@ pub struct Plan {
     pub warm_up: Duration,
     /// How long to measure: at most 30 days.
     pub duration: Duration,
-    /// How long the clients run within the measured window before they pause and
-    /// [`Observer::paused`] is called, again and again. `None` if they never pause. For closed loops
-    /// without think time: a pause does not delay requests that are due at a scheduled time.
-    pub turn: Option<Duration>,
+    /// How the clients pause within the measured window, so that they can take turns with those of
+    /// other loads. `None` if they never pause. For closed loops without think time: a pause does
+    /// not delay requests that are due at a scheduled time.
+    pub turns: Option<Turns>,
     /// How many requests the clients send together, at least one; then the run ends, unless
     /// `duration` ends it earlier. A client that reconnects also ends after many attempts without a
     /// reply, within 10 to 20 s if connections are refused. Every request is measured, so there is
@@ -88,6 +88,16 @@ pub struct Plan {
     pub part: Part,
 }
 
+/// The turns of clients, with a pause after each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Turns {
+    /// How long a turn is measured.
+    pub length: Duration,
+    /// How long the clients run after a pause before they are measured again, since a server whose
+    /// memory is no longer in the cache is slower.
+    pub warm_up: Duration,
+}
+
 impl Plan {
     /// Creates a plan with 50 clients and 512 bytes, like rust_echo_bench, for 10 s after a warm-up
     /// of one second. A stream client waits 5 s for a reply, a datagram client 200 ms for an echo.
@@ -109,7 +119,7 @@ impl Plan {
             schedule: Schedule::default(),
             warm_up: Duration::from_secs(1),
             duration: Duration::from_secs(10),
-            turn: None,
+            turns: None,
             requests: None,
             pin: None,
             reply_timeout,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use annulus_load::{Options, Plan, Rate, ServerAddress, fan_out};
+use annulus_load::{Options, Plan, Rate, ServerAddress, Turns, fan_out};
 use anyhow::{Context, Result, bail, ensure};
 use serde::Deserialize;
 
@@ -64,9 +64,9 @@ pub struct Load {
     pub cost: Duration,
     /// How long annulus's own load is measured, at least.
     pub(crate) min_time: Duration,
-    /// How long the load runs before the loads of the other contenders in the same cell continue.
-    /// `None` if each contender is measured in one piece.
-    pub(crate) turn: Option<Duration>,
+    /// How the load takes turns with those of the other contenders in the same cell. `None` if each
+    /// contender is measured in one piece.
+    pub(crate) turns: Option<Turns>,
 }
 
 /// The client that loads a contender.
@@ -246,7 +246,7 @@ impl Loads {
                 is_quick,
                 cost: Duration::ZERO,
                 min_time: Duration::ZERO,
-                turn: None,
+                turns: None,
             };
             load.checked().with_context(|| format!("load '{name}'"))
         };
@@ -472,16 +472,16 @@ impl Load {
         let depth = options.pipeline.unwrap_or(1) as u64;
         let client = Client::Own { options: Box::new(options), words: Vec::new() };
         let (service, pace, is_quick) = (String::new(), Pace::Closed, true);
-        let (min_time, turn) = (Duration::ZERO, None);
-        Load { cell, client, service, connections, depth, pace, is_quick, cost, min_time, turn }
+        let (min_time, turns) = (Duration::ZERO, None);
+        Load { cell, client, service, connections, depth, pace, is_quick, cost, min_time, turns }
     }
 
     /// Creates a load for contenders that read a job.
     pub(crate) fn job(cell: Cell, job: Job, cost: Duration) -> Load {
         let (client, service, pace) = (Client::Job(job), String::new(), Pace::Closed);
         let (connections, depth, is_quick) = (0, 1, true);
-        let (min_time, turn) = (Duration::ZERO, None);
-        Load { cell, client, service, connections, depth, pace, is_quick, cost, min_time, turn }
+        let (min_time, turns) = (Duration::ZERO, None);
+        Load { cell, client, service, connections, depth, pace, is_quick, cost, min_time, turns }
     }
 
     /// Returns the loads of a sweep over rates: the closed loop that measures the peak, and an open
@@ -612,7 +612,7 @@ impl Load {
             rate: rate.map(Rate::constant).or(options.rate),
             ..options.clone()
         };
-        Ok(Plan { turn: self.turn, ..options.plan_at(address)? })
+        Ok(Plan { turns: self.turns, ..options.plan_at(address)? })
     }
 }
 

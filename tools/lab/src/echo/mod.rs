@@ -5,7 +5,7 @@ mod catalogue;
 use std::str::FromStr;
 use std::time::Duration;
 
-use annulus_load::{Options, limits};
+use annulus_load::{Options, Turns, limits};
 use anyhow::Result;
 use serde_json::json;
 
@@ -21,7 +21,7 @@ use crate::usage_error::{UsageError, find_own};
 pub use catalogue::Catalogue;
 
 /// The shortest turn of a load. The cost of a request varies within tenths of a second on a shared
-/// machine, so short turns are closer to what they are compared with. A pause takes about 0.5 ms.
+/// machine, so short turns are closer to what they are compared with.
 const MIN_TURN: Duration = Duration::from_millis(10);
 
 /// The transport between load and servers.
@@ -118,11 +118,12 @@ fn adapt_to_connections(metric: &mut Metric) {
     }
 }
 
-/// Returns how long a load runs before it is the turn of the next one. After a pause, all clients
-/// receive the replies that have arrived and send together, so a turn has several requests for each
-/// client.
-fn turn(connections: usize) -> Duration {
-    MIN_TURN.max(Duration::from_micros(20) * connections as u32)
+/// Returns the turns of a load with this many connections. At the start of a turn, all clients
+/// receive the replies that have arrived in the meantime and send together; in the warm-up each
+/// sends a few times more.
+fn turns(connections: usize) -> Turns {
+    let length = MIN_TURN.max(Duration::from_micros(20) * connections as u32);
+    Turns { length, warm_up: length / 2 }
 }
 
 /// Returns the cell for this many connections, with messages of this length.
@@ -207,8 +208,8 @@ impl Echo {
         let connects = Duration::from_millis(5) + Duration::from_micros(40) * connections as u32;
         let cost = self.load.warm_up.unwrap_or_default() + self.time + connects;
         let load = Load::own(cell.clone(), options, cost).checked().map(|load| {
-            let turn = (!self.load.per_connection).then(|| turn(connections));
-            Load { turn, ..load }
+            let turns = (!self.load.per_connection).then(|| turns(connections));
+            Load { turns, ..load }
         });
         load.map_err(|error| UsageError(format!("{cell}: {error}")))
     }

@@ -20,7 +20,7 @@ use crate::proc::Memory;
 use crate::process::ProcessError;
 use crate::server::UsageObserver;
 use crate::start::{Fixture, Running, start};
-use crate::turns::{Turn, Turns};
+use crate::turns::{Turn, TurnOrder};
 use crate::usage_error::one_line;
 
 /// The smallest number of subscribers for which memory per subscriber is measured. With fewer, the
@@ -208,7 +208,7 @@ impl Slices {
     /// kernel thread that polls, are measured alone.
     fn count_together(&self, slices: &[Slice]) -> usize {
         let rests = |slice: &&Slice| !self.restless.contains(&self.host(slice.contender));
-        let has_turns = |slice: &&Slice| self.load(**slice).turn.is_some();
+        let has_turns = |slice: &&Slice| self.load(**slice).turns.is_some();
         let most =
             limits::available_connections() as u64 / self.loads[slices[0].cell].connections.max(1);
         slices.iter().take(most as usize).take_while(rests).take_while(has_turns).count().max(1)
@@ -219,7 +219,7 @@ impl Slices {
     fn in_turns(&mut self, slices: &[Slice]) -> Vec<Outcome> {
         let places: Vec<_> = slices.iter().map(|slice| self.place(*slice)).collect();
         let loads: Vec<Load> = slices.iter().map(|slice| self.load(*slice)).collect();
-        let (clients, turns) = (&self.clients, &Turns::new(slices.len()));
+        let (clients, turns) = (&self.clients, &TurnOrder::new(slices.len()));
         let run = |number: usize| {
             let turn = turns.start(number);
             let place = places[number].as_ref().map_err(Clone::clone)?;
@@ -243,7 +243,7 @@ impl Slices {
     /// Measures a server under its load.
     fn loaded(&mut self, slice: Slice, rate: Option<f64>) -> Outcome {
         let place = self.place(slice)?;
-        let load = Load { turn: None, ..self.load(slice) };
+        let load = Load { turns: None, ..self.load(slice) };
         let measured = watched(&self.clients, &load, &place, rate, None);
         self.finish(slice, place, rate, measured)
     }

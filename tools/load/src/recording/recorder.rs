@@ -60,6 +60,12 @@ impl Recorder {
         (self.is_open, self.pause) = (true, pause);
     }
 
+    /// Stops recording within the window, or continues.
+    pub(crate) fn set_open(&mut self, is_open: bool) {
+        self.end_group();
+        self.is_open = is_open;
+    }
+
     pub(crate) fn close(&mut self) {
         self.end_group();
         self.is_open = false;

@@ -1,7 +1,7 @@
 //! The calling thread: starts the worker threads, opens and closes the window, and observes.
 
 use super::pool::{ClientKind, ClientPool};
-use super::worker::{WorkerChannels, run_worker};
+use super::worker::{Times, WorkerChannels, run_worker};
 use super::{Command, Event, Measurement, RunContext, RuntimeSettings};
 use crate::clock;
 use crate::load_error::LoadError;
@@ -50,7 +50,7 @@ pub(crate) fn run<K: ClientKind>(
                 WorkerChannels { index, events, commands: received, release: released, responses };
             let kind = &kind;
             let [number, all] = plan.part.thread(index, count);
-            let times = [plan.duration, plan.turn.unwrap_or(Duration::MAX)];
+            let times = Times { duration: plan.duration, turns: plan.turns };
             let pool = move || ClientPool::new(run, kind(), number, all);
             let handle = thread::Builder::new()
                 .name(format!("load {index}"))
@@ -95,6 +95,8 @@ struct WorkerStates {
     is_incomplete: bool,
     /// The indices of the paused workers that have not been released.
     paused: Vec<usize>,
+    /// Whether the workers warm up for the next turn.
+    is_between: bool,
     finished: usize,
     closed: usize,
     length: Duration,
@@ -236,7 +238,11 @@ impl Workers<'_> {
             self.receive(until.saturating_sub(elapsed))?;
             let paused = self.states.paused.len();
             if paused > 0 && paused + self.states.closed == self.workers.len() {
-                self.observer.paused();
+                match self.states.is_between {
+                    true => self.observer.resumed(),
+                    false => self.observer.paused(),
+                }
+                self.states.is_between = !self.states.is_between;
                 self.release_paused();
             }
         }

@@ -135,6 +135,11 @@ impl<K: ClientKind> ClientPool<K> {
         self.clients.iter().map(|(_, client)| client.in_flight()).sum()
     }
 
+    /// Stops recording within the window, or continues.
+    pub(super) fn set_recording(&self, is_recording: bool) {
+        self.context.recorder.borrow_mut().set_open(is_recording);
+    }
+
     /// Closes the window: clients send nothing more.
     pub(crate) fn close(&mut self) {
         let mut recorder = self.context.recorder.borrow_mut();

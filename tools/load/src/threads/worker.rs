@@ -3,9 +3,11 @@
 use super::pool::{ClientKind, ClientPool};
 use super::{Command, Event, RuntimeSettings};
 use crate::clock;
+use crate::plan::Turns;
 use annulus::shards::Receiver;
 use annulus::time;
 use std::future::poll_fn;
+use std::ops::ControlFlow;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -24,6 +26,20 @@ pub(super) struct WorkerChannels {
     pub(super) responses: Arc<[AtomicU64]>,
 }
 
+/// The measured time, and its turns.
+#[derive(Clone, Copy)]
+pub(super) struct Times {
+    pub(super) duration: Duration,
+    pub(super) turns: Option<Turns>,
+}
+
+/// The total time of the warm-ups of turns, and the CPU time of the load during them.
+#[derive(Default)]
+struct WarmUps {
+    time: Duration,
+    cpu: Duration,
+}
+
 /// The calling thread has abandoned the run.
 struct RunAbandoned;
 
@@ -37,7 +53,7 @@ impl Drop for WorkerChannels {
 pub(super) fn run_worker<K: ClientKind>(
     mut channels: WorkerChannels,
     settings: RuntimeSettings,
-    [duration, turn]: [Duration; 2],
+    times: Times,
     pool: impl FnOnce() -> ClientPool<K>,
 ) {
     let mut runtime = match settings.builder().build() {
@@ -51,7 +67,7 @@ pub(super) fn run_worker<K: ClientKind>(
     runtime.block_on(async {
         let mut pool = pool();
         // If the run is abandoned, requests that have been recorded still count.
-        let _: Result<(), RunAbandoned> = channels.run(&mut pool, [duration, turn]).await;
+        let _: Result<(), RunAbandoned> = channels.run(&mut pool, times).await;
         pool.end().await;
     });
 }
@@ -60,7 +76,7 @@ impl WorkerChannels {
     async fn run(
         &mut self,
         pool: &mut ClientPool<impl ClientKind>,
-        times: [Duration; 2],
+        times: Times,
     ) -> Result<(), RunAbandoned> {
         let connected = self.unless_abandoned(pool.connect()).await?;
         self.report(Event::Connected(connected));
@@ -91,11 +107,11 @@ impl WorkerChannels {
         }
     }
 
-    /// Measures one window, with a pause before it, after each turn, and at its end.
+    /// Measures one window, with a pause before it, between turns, and at its end.
     async fn run_window(
         &mut self,
         pool: &mut ClientPool<impl ClientKind>,
-        [duration, turn]: [Duration; 2],
+        times: Times,
     ) -> Result<(), RunAbandoned> {
         let paused = clock::nanos();
         self.report(Event::Paused(self.index));
@@ -106,46 +122,80 @@ impl WorkerChannels {
         if pool.has_quota() {
             pool.start(opened);
         }
-        let measured = self.measure(pool, began + duration, turn).await;
+        let mut warm_ups = WarmUps::default();
+        let measured = self.measure(pool, times, &mut warm_ups).await;
         pool.close();
-        let cpu = clock::thread_cpu() - cpu;
+        let cpu = clock::thread_cpu() - cpu - warm_ups.cpu;
         let length = match pool.last_reply() {
             Some(last) => Duration::from_nanos(last.saturating_sub(opened)),
-            None => clock::now() - began,
+            None => clock::now() - began - warm_ups.time,
         };
         self.report(Event::Closed { length, cpu });
         measured?;
         self.pause()
     }
 
-    /// Runs the clients until `end`, or until the window is to be closed. Pauses after each turn.
+    /// Runs the clients for the measured time, in turns if they are planned, or until the window is
+    /// to be closed.
     async fn measure(
         &mut self,
         pool: &mut ClientPool<impl ClientKind>,
-        end: Duration,
-        turn: Duration,
+        Times { duration, turns }: Times,
+        warm_ups: &mut WarmUps,
     ) -> Result<(), RunAbandoned> {
         let mut is_reported = false;
-        let mut pause_at = clock::now().saturating_add(turn);
+        let mut end = clock::now() + duration;
+        let Some(turns) = turns else {
+            return self.run_until(end, pool, &mut is_reported).await.map(drop);
+        };
         loop {
-            let now = clock::now();
-            if now >= end {
+            let turn = end.min(clock::now() + turns.length);
+            if self.run_until(turn, pool, &mut is_reported).await?.is_break() || turn == end {
                 return Ok(());
             }
-            if now >= pause_at {
-                let paused = clock::nanos();
-                self.report(Event::Paused(self.index));
-                self.pause()?;
-                clock::resume_at(paused);
-                pause_at = clock::now().saturating_add(turn);
+            self.pause_within_window()?;
+            let (began, cpu) = (clock::now(), clock::thread_cpu());
+            pool.set_recording(false);
+            let ended = self.run_until(began + turns.warm_up, pool, &mut is_reported).await?;
+            pool.set_recording(true);
+            let time = clock::now() - began;
+            warm_ups.time += time;
+            warm_ups.cpu += clock::thread_cpu() - cpu;
+            end += time;
+            if ended.is_break() {
+                return Ok(());
             }
-            let left = end.min(pause_at).saturating_sub(now);
+            self.pause_within_window()?;
+        }
+    }
+
+    /// Runs the clients until this time. Breaks if the window is to be closed.
+    async fn run_until(
+        &mut self,
+        end: Duration,
+        pool: &mut ClientPool<impl ClientKind>,
+        is_reported: &mut bool,
+    ) -> Result<ControlFlow<()>, RunAbandoned> {
+        loop {
+            let left = end.saturating_sub(clock::now());
+            if left.is_zero() {
+                return Ok(ControlFlow::Continue(()));
+            }
             let command = self.next_command_within(left.min(pool.sweep_interval())).await?;
-            self.sweep(pool, &mut is_reported);
+            self.sweep(pool, is_reported);
             if let Some(Command::Close) = command {
-                return Ok(());
+                return Ok(ControlFlow::Break(()));
             }
         }
+    }
+
+    /// Pauses, and excludes the pause from the time of this thread.
+    fn pause_within_window(&self) -> Result<(), RunAbandoned> {
+        let paused = clock::nanos();
+        self.report(Event::Paused(self.index));
+        self.pause()?;
+        clock::resume_at(paused);
+        Ok(())
     }
 
     fn sweep(&self, pool: &mut ClientPool<impl ClientKind>, is_reported: &mut bool) {
