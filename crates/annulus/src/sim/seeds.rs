@@ -127,6 +127,10 @@ impl fmt::Display for FailedSeed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { seed, message } = self;
         write!(f, "seed {seed}: {message}\nreplay: {SEED_VARIABLE}={seed} cargo test")?;
+        // Set by `cargo test`. In a workspace, other packages may have a test of the same name.
+        if let Ok(package) = std::env::var("CARGO_PKG_NAME") {
+            write!(f, " -p {package}")?;
+        }
         let thread = std::thread::current();
         match thread.name().filter(|name| *name != "main") {
             Some(test) => write!(f, " {test} -- --exact --nocapture"),

@@ -46,7 +46,7 @@ fn child_that_passes() {
 
 /// Runs a test with a variable set, and returns its output and status.
 fn with(mut child: Command, variable: &str, value: &str) -> Output {
-    child.env(CHILD, "1");
+    child.env(CHILD, "1").env("CARGO_PKG_NAME", "bank");
     child.env_remove("ANNULUS_SIM_SEED").env_remove("ANNULUS_SIM_SEEDS").env(variable, value);
     child.output().expect("the test program does not start")
 }
@@ -81,7 +81,9 @@ fn the_printed_command_runs_only_the_failed_seed() {
         let text = text(&failed);
         let (_, command) = text.split_once("replay: ").expect("no command to replay");
         let words: Vec<_> = command.lines().next().unwrap().split(' ').collect();
-        let [variable, "cargo", "test", named, "--", "--exact", "--nocapture"] = words[..] else {
+        let [variable, "cargo", "test", "-p", "bank", named, "--", "--exact", "--nocapture"] =
+            words[..]
+        else {
             panic!("{words:?}")
         };
         let (variable, value) = variable.split_once('=').expect("no variable");
