@@ -1,10 +1,9 @@
 //! How a connection is established.
 
 use super::datagram_queue::DatagramPeer;
-use super::internet;
 use super::ports::{ipv4_mapped, wildcard_to_loopback};
 use super::socket::{Side, Socket, SocketId, SocketState};
-use super::{Net, SocketChange};
+use super::{Net, SocketChange, internet, wildcard};
 use crate::timeline::Nanos;
 use annulus_kernel::{Address, Domain};
 use rustix::io::Errno;
@@ -61,13 +60,14 @@ impl Net {
         }
         let to = wildcard_to_loopback(self.on_host(to));
         let own = self.host.unwrap_or(to.ip());
-        let local = match socket.local {
-            Some(local) if local.ip().is_unspecified() => (own, local.port()).into(),
-            Some(local) => local,
-            None => (own, self.ports.free_port().map_err(|_| Errno::ADDRNOTAVAIL)?).into(),
+        let ip = socket.local.map(|local| local.ip()).filter(|ip| !ip.is_unspecified());
+        let port = match socket.local.filter(|_| !socket.lost_port) {
+            Some(local) => local.port(),
+            None => self.ports.free_port().map_err(|_| Errno::ADDRNOTAVAIL)?,
         };
         let socket = self.socket_mut(id);
-        socket.local = Some(local);
+        socket.local = Some((ip.unwrap_or(own), port).into());
+        socket.lost_port = false;
         socket.remote = Some(to);
         socket.state = SocketState::Connecting;
         socket.connect_is_unreported = true;
@@ -88,8 +88,8 @@ impl Net {
         let socket = self.socket_mut(id);
         socket.state = SocketState::Fresh;
         (socket.stopped_sending, socket.stopped_receiving) = (false, false);
-        if std::mem::take(&mut socket.lost_port) {
-            socket.local = None;
+        if let Some(local) = socket.local.as_mut().filter(|_| !socket.chose_address) {
+            local.set_ip(wildcard(socket.domain).ip());
         }
         Some(error)
     }

@@ -245,7 +245,9 @@ impl Net {
         };
         let port = self.ports_of(id).bind(to.port(), binding)?;
         let socket = self.socket_mut(id);
-        (socket.local, socket.chose_port) = (Some((to.ip(), port).into()), to.port() != 0);
+        socket.local = Some((to.ip(), port).into());
+        socket.chose_address = !to.ip().is_unspecified();
+        socket.chose_port = to.port() != 0;
         socket.lost_port = false;
         Ok(())
     }
@@ -276,8 +278,10 @@ impl Net {
         }
         match socket.domain {
             Domain::Unix if self.unix(id).name.is_none() => return Err(Errno::INVAL),
-            domain if domain != Domain::Unix && socket.local.is_none() => {
-                self.bind_internet(id, wildcard(domain))?;
+            domain if domain != Domain::Unix && (socket.local.is_none() || socket.lost_port) => {
+                let mut local = socket.local.unwrap_or_else(|| wildcard(domain));
+                local.set_port(0);
+                self.bind_internet(id, local)?;
             }
             _ => {}
         }
@@ -307,7 +311,10 @@ impl Net {
         let socket = self.socket(id);
         let connected = socket.is_open() || socket.has_datagram_peer();
         match &socket.unix {
-            Some(_) if connected => Ok(self.unix_peer_name(id).unwrap_or_else(unnamed)),
+            // Like on Linux, a Unix stream keeps its peer after a reset.
+            Some(_) if connected || socket.peer.is_some() => {
+                Ok(self.unix_peer_name(id).unwrap_or_else(unnamed))
+            }
             None if connected || socket.is_datagram() => {
                 let remote = socket.remote.filter(|remote| remote.port() != 0);
                 let remote = remote.ok_or(Errno::NOTCONN)?;
@@ -322,7 +329,7 @@ impl Net {
     pub(crate) fn peer_credentials(&self, id: SocketId) -> Result<Credentials, Errno> {
         let socket = self.socket(id);
         match &socket.unix {
-            Some(_) if socket.is_open() || socket.has_datagram_peer() => Ok(credentials()),
+            Some(_) if socket.peer.is_some() || socket.has_datagram_peer() => Ok(credentials()),
             Some(_) => Ok(Credentials { pid: 0, uid: u32::MAX, gid: u32::MAX }),
             None => Err(Errno::NOPROTOOPT),
         }

@@ -51,8 +51,12 @@ pub(crate) struct Socket {
     pub(crate) unix: Option<Box<UnixPart>>,
     pub(crate) state: SocketState,
     pub(crate) local: Option<SocketAddr>,
+    /// Whether `bind` chose an address other than the wildcard. Otherwise a TCP socket loses it
+    /// with its connection.
+    pub(crate) chose_address: bool,
     /// Whether `bind` chose the port. Otherwise a TCP socket loses it with its connection.
     pub(crate) chose_port: bool,
+    /// Whether the port in `local` has been freed. Like on Linux, the socket still shows it.
     pub(crate) lost_port: bool,
     pub(crate) remote: Option<SocketAddr>,
     pub(crate) peer: Option<SocketId>,
@@ -92,6 +96,7 @@ impl Socket {
             unix: (domain == Domain::Unix).then(Box::default),
             state: SocketState::Fresh,
             local: None,
+            chose_address: false,
             chose_port: false,
             lost_port: false,
             remote: None,
@@ -187,11 +192,15 @@ impl Socket {
         if self.inbound.arrived > 0 {
             return Ok(self.inbound.arrived);
         }
-        if self.inbound.end == StreamEnd::Arrived {
+        // Like on Linux, a Unix socket returns its error before the end of the stream.
+        if self.inbound.end == StreamEnd::Arrived && self.unix.is_none() {
             return Ok(0);
         }
         if let Some(error) = self.error.take() {
             return Err(error);
+        }
+        if self.inbound.end == StreamEnd::Arrived {
+            return Ok(0);
         }
         match self.state {
             SocketState::Fresh | SocketState::Listening(_) if self.unix.is_some() => {

@@ -156,7 +156,7 @@ impl Net {
         if !socket.is_open() {
             return;
         }
-        let ended = socket.inbound.end == StreamEnd::Arrived;
+        let ended = socket.inbound.end == StreamEnd::Arrived && socket.unix.is_none();
         socket.error = Some(if ended { Errno::PIPE } else { Errno::CONNRESET });
         socket.state = SocketState::Closed;
         socket.inbound.discard_unsent();

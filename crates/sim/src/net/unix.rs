@@ -42,10 +42,12 @@ impl UnixPart {
         self.passed.front().map_or(usize::MAX, |group| (group.end - self.read) as usize)
     }
 
-    /// Records that bytes were read, which makes the descriptors passed with them available.
+    /// Records that bytes were read, which makes the descriptors passed with them available. Like
+    /// on Linux, a read of zero bytes takes the descriptors passed with the next byte.
     pub(crate) fn advance(&mut self, count: usize) {
         self.read += count as u64;
-        while self.passed.front().is_some_and(|group| group.start < self.read) {
+        let end = self.read + u64::from(count == 0);
+        while self.passed.front().is_some_and(|group| group.start < end) {
             self.received_rights
                 .extend(self.passed.pop_front().into_iter().flat_map(|it| it.rights));
         }

@@ -87,6 +87,8 @@ impl World {
     fn copy(&mut self, socket: SocketId, send: &mut SendOp, count: usize) {
         if let Some(ancillary) = &mut send.ancillary
             && !ancillary.rights.is_empty()
+            // Like on Linux, descriptors are not passed without a byte.
+            && count > 0
         {
             self.net.attach_rights(socket, count, std::mem::take(&mut ancillary.rights));
         }

@@ -404,27 +404,30 @@ fn compare(seed: u64, family: Family) {
     panic!("{before}\nsimulated: {simulated}\nLinux:     {linux}");
 }
 
-fn compare_programs(family: Family, test: &str) {
+/// Compares the programs of the first seeds, and of those in `differed`, whose results have once
+/// been different.
+fn compare_programs(family: Family, test: &str, differed: &[u64]) {
     let command = format!("cargo test -p annulus-sim --test suite {test}");
     each_seed(PROGRAMS, &command, |seed| compare(seed, family));
+    differed.iter().for_each(|&seed| compare(seed, family));
 }
 
 #[test]
 fn tcp_calls_have_the_results_of_linux() {
-    compare_programs(Family::Tcp, "tcp_calls");
+    compare_programs(Family::Tcp, "tcp_calls", &[883]);
 }
 
 #[test]
 fn udp_calls_have_the_results_of_linux() {
-    compare_programs(Family::Udp, "udp_calls");
+    compare_programs(Family::Udp, "udp_calls", &[]);
 }
 
 #[test]
 fn unix_stream_calls_have_the_results_of_linux() {
-    compare_programs(Family::UnixStream, "unix_stream_calls");
+    compare_programs(Family::UnixStream, "unix_stream_calls", &[839, 875, 929, 1155, 1375]);
 }
 
 #[test]
 fn unix_datagram_calls_have_the_results_of_linux() {
-    compare_programs(Family::UnixDatagram, "unix_datagram_calls");
+    compare_programs(Family::UnixDatagram, "unix_datagram_calls", &[]);
 }
