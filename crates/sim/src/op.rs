@@ -53,6 +53,22 @@ pub(crate) enum OpKind {
     Never,
 }
 
+impl OpKind {
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Self::Accept { .. } => "accept",
+            Self::Connect => "connect",
+            Self::Receive(_) => "receive",
+            Self::Send(_) => "send",
+            Self::Poll { .. } => "poll",
+            Self::Timer { .. } => "timeout",
+            Self::Notification(_) => "notification of a zero-copy send",
+            Self::File(_) => "file call",
+            Self::Never => "poll of a real descriptor",
+        }
+    }
+}
+
 #[derive(Debug)]
 pub(crate) struct ReceiveOp {
     pub(crate) into: Destination,

@@ -2,6 +2,7 @@
 #![allow(unsafe_code)]
 
 use crate::counts::Counts;
+use crate::descriptors::File;
 use crate::faults::Faults;
 use crate::fs::{Device, Disk};
 use crate::memory::{FileRequest, RegisterArgument, SubmittedEntry};
@@ -71,12 +72,33 @@ impl Sim {
     /// expects nothing to be left.
     pub fn leftovers(&self) -> Vec<String> {
         let world = self.world.borrow();
-        let open = world.files.iter().map(|(fd, file)| format!("descriptor {fd}: {file:?}"));
+        let file = |file| match file {
+            File::Socket(socket) => world.net.describe(socket),
+            File::Ring(_) => "ring".to_owned(),
+            File::OnDisk(..) => "file".to_owned(),
+            File::Epoll(_) => "epoll instance".to_owned(),
+            File::Timer(_) => "timer".to_owned(),
+        };
+        let open = world.files.iter().map(|(fd, open)| format!("descriptor {fd}: {}", file(open)));
         let hidden = world.files.without_descriptor();
-        let hidden = hidden.map(|file| format!("file without descriptor: {file:?}"));
-        let ops = world.ops.iter();
-        let ops = ops.map(|op| format!("operation {:x}: {:?}", op.user_data, op.body));
+        let hidden = hidden.map(|hidden| format!("without a descriptor: {}", file(hidden)));
+        let ops = world.ops.iter().map(|op| {
+            let socket = op.socket().map(|socket| format!(" on {}", world.net.describe(socket)));
+            format!("in flight: {}{}", op.body.name(), socket.unwrap_or_default())
+        });
         open.chain(hidden).chain(ops).collect()
+    }
+
+    /// Returns a line for each socket that has a descriptor, for the report of a deadlock: its
+    /// descriptor, its addresses, and what it has for its reader.
+    pub fn open_sockets(&self) -> Vec<String> {
+        let world = self.world.borrow();
+        let sockets = world.files.iter().filter_map(|(fd, file)| match file {
+            File::Socket(socket) => Some((fd, socket)),
+            _ => None,
+        });
+        let line = |(fd, socket)| format!("descriptor {fd}: {}", world.net.describe(socket));
+        sockets.map(line).collect()
     }
 
     /// Returns the number of sockets that exist, including closed sockets that something still

@@ -203,8 +203,9 @@ pub use annulus_sim::{Random, SimBuilder};
 ///
 /// # Errors
 /// Returns the error of the future; a deadlock with a list of the events that every task waits for
-/// (`Deadlock`); the same list if tasks only yield, for a million turns in a row
-/// ([`SimBuilder::max_idle_turns`], `TimedOut`); or any other error that ends a runtime.
+/// and of the open sockets (`Deadlock`); the same list of events if tasks only yield, for a million
+/// turns in a row ([`SimBuilder::max_idle_turns`], `TimedOut`); or any other error that ends a
+/// runtime.
 ///
 /// # Panics
 /// If a task panics and the program does not take the panic, as on a
@@ -262,7 +263,7 @@ pub fn run_on<T, E: From<io::Error>>(
         Ok(outcome) => outcome,
         Err(error) => {
             let (text, rest) = match error.kind() {
-                io::ErrorKind::Deadlock => (DEADLOCK, format!("{ROOT_WAITS}{}", kernel_lines(sim))),
+                io::ErrorKind::Deadlock => (DEADLOCK, format!("{ROOT_WAITS}{}", socket_lines(sim))),
                 io::ErrorKind::TimedOut => (ONLY_YIELDS, String::new()),
                 _ => return Err(error.into()),
             };
@@ -283,7 +284,7 @@ const DEADLOCK: &str = "deadlock: every task waits, and no event can occur";
 const ROOT_WAITS: &str =
     "\n  the future of the run also waits; it is not a task, so spawn it to see for what";
 
-/// Returns a line for everything that is open or in flight in the kernel.
-fn kernel_lines(sim: &Sim) -> String {
-    sim.leftovers().into_iter().map(|left| format!("\n  kernel: {left}")).collect()
+/// Returns a line for each open socket, which explains the descriptors that tasks wait for.
+fn socket_lines(sim: &Sim) -> String {
+    sim.open_sockets().into_iter().map(|socket| format!("\n  {socket}")).collect()
 }

@@ -4,7 +4,7 @@ use super::disturb::Chaos;
 use super::disturb::Tally;
 use super::host::{Failure, Running, failed};
 use super::network::{Network, RunStage};
-use super::{DEADLOCK, ONLY_YIELDS, kernel_lines};
+use super::{DEADLOCK, ONLY_YIELDS, socket_lines};
 use crate::tasks::remote::LostPanic;
 use crate::unwind::Panic;
 use annulus_sim::Hosts;
@@ -48,9 +48,10 @@ impl Network {
     /// the kind of that error, if that is an [`io::Error`], and has it as its
     /// [source](std::error::Error::source). A host that [stops](crate::Handle::stop) its runtime
     /// has failed as well. Other errors are a deadlock, with a list of the events that every task
-    /// waits for (`Deadlock`); a run that takes longer than its [limit](Self::time_limit), or whose
-    /// tasks [only yield](super::SimBuilder::max_idle_turns) (`TimedOut`); and a network that has
-    /// no client or has run before (`InvalidInput`).
+    /// waits for and of the open sockets (`Deadlock`); a run that takes longer than its
+    /// [limit](Self::time_limit), or whose tasks
+    /// [only yield](super::SimBuilder::max_idle_turns) (`TimedOut`); and a network that has no
+    /// client or has run before (`InvalidInput`).
     ///
     /// # Panics
     /// If a program panics, or if a task panics and no [`JoinHandle`](crate::task::JoinHandle) or
@@ -258,8 +259,8 @@ impl Network {
             return Ok(());
         }
         let waits = self.with_waits(DEADLOCK.to_owned());
-        let kernel = kernel_lines(&self.shared.sim);
-        Err(io::Error::new(ErrorKind::Deadlock, waits + &kernel))
+        let sockets = socket_lines(&self.shared.sim);
+        Err(io::Error::new(ErrorKind::Deadlock, waits + &sockets))
     }
 
     fn next_timer(&self) -> Option<Duration> {

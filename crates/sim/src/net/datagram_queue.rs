@@ -97,6 +97,10 @@ impl DatagramQueue {
         self.datagrams.is_empty()
     }
 
+    pub(crate) fn len(&self) -> usize {
+        self.datagrams.len()
+    }
+
     /// Returns when a datagram arrives that occupies the link to `to` for `occupied` and then takes
     /// `delay`, or `None` if the datagram would have to wait too long for the link.
     pub(crate) fn schedule(

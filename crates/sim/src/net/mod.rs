@@ -324,6 +324,34 @@ impl Net {
         }
     }
 
+    /// Describes a socket: its kind, its addresses, and what it has for its user.
+    pub(crate) fn describe(&self, id: SocketId) -> String {
+        let socket = self.socket(id);
+        let kind = match (&socket.unix, &socket.datagrams) {
+            (None, None) => "TCP socket",
+            (None, Some(_)) => "UDP socket",
+            (Some(_), None) => "Unix stream",
+            (Some(_), Some(_)) => "Unix datagram socket",
+        };
+        let state = match (&socket.state, self.peer_address(id)) {
+            (SocketState::Listening(_), _) => ", listening".to_owned(),
+            (SocketState::Connecting, _) => match socket.remote {
+                Some(remote) => format!(", connecting to {remote}"),
+                None => ", connecting".to_owned(),
+            },
+            (SocketState::Closed, _) => ", closed".to_owned(),
+            (_, Ok(peer)) => format!(", connected to {peer:?}"),
+            (_, Err(_)) => String::new(),
+        };
+        let (count, what) = match (&socket.state, &socket.datagrams) {
+            (SocketState::Listening(queue), _) => (queue.queue.len(), "connections to accept"),
+            (_, Some(queue)) => (queue.len(), "unread datagrams"),
+            (_, None) => (socket.inbound.arrived, "unread bytes"),
+        };
+        let rest = if count == 0 { String::new() } else { format!(", {count} {what}") };
+        format!("{kind} {:?}{state}{rest}", self.local_address(id))
+    }
+
     /// Returns the credentials of the peer of a Unix socket, which is always this process. Without
     /// a peer, the ids are invalid.
     pub(crate) fn peer_credentials(&self, id: SocketId) -> Result<Credentials, Errno> {
