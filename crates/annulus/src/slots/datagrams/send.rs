@@ -3,8 +3,9 @@
 //! The datagrams queued in a turn are submitted with the turn's one `io_uring_enter`, each as a
 //! send that does not wait and posts an event only if it fails. Once the driver has consumed all
 //! entries and taken all completions, datagrams without an event have been sent. Datagrams that
-//! found no space stay queued, and the slot waits for space. No send waits in the kernel, because
-//! Linux sends an empty datagram when it retries the send of a Unix datagram.
+//! found no space stay queued, and the slot waits for space; they fail if it cannot wait, because
+//! no further descriptor may be watched with epoll. No send waits in the kernel, because Linux
+//! sends an empty datagram when it retries the send of a Unix datagram.
 //!
 //! An error belongs to its datagram and is returned by the next send to the same destination, or by
 //! a drain. If the kernel may have kept the error from an earlier datagram (an ICMP reply), the
@@ -22,7 +23,6 @@
 use super::errors::{SendFailure, SendFailures};
 use super::outgoing::{OutgoingDatagram, OutgoingState, SendMeta};
 use super::{DatagramResources, DatagramSocket, Datagrams, PeerAddress};
-use crate::slots::arming::is_shortage;
 use crate::slots::find_or_late;
 use crate::slots::loop_state::LoopState;
 use crate::timers::{TimerAction, TimerKey};
@@ -315,6 +315,24 @@ impl DatagramSocket {
         self.resume_send(shared, state);
     }
 
+    /// Gives up on the datagrams that wait for space, because no event will report any.
+    #[cold]
+    fn fail_waiting(
+        &mut self,
+        shared: &mut DatagramResources,
+        state: &mut LoopState,
+        errno: Errno,
+    ) {
+        let tx = &mut self.tx;
+        for id in mem::take(if tx.unordered { &mut tx.deferred } else { &mut tx.queue }) {
+            let datagram = shared.outgoing.get(id);
+            tx.failures.add(SendFailure::of(datagram, errno));
+            tx.release(state, datagram);
+            shared.outgoing.free(id);
+        }
+        self.resume_send(shared, state);
+    }
+
     /// Gives up on all unsent datagrams that are not in flight.
     pub(super) fn stop_send(&mut self, shared: &mut DatagramResources, state: &mut LoopState) {
         self.tx.requeue_deferred();
@@ -396,11 +414,11 @@ impl Datagrams {
         let Some(socket) = find_or_late(&mut self.slots, state, &event) else { return };
         socket.tx.awaits_writable = false;
         state.in_flight -= 1;
-        if is_shortage(event.result) {
-            // The poll failed and would fail again at once.
-            socket.wait_to_retry(state);
-        } else {
-            socket.retry(&mut self.shared, state);
+        match event.result {
+            // The poll would fail again at once.
+            Err(Errno::NOMEM) => socket.wait_to_retry(state),
+            Err(Errno::NOSPC) => socket.fail_waiting(&mut self.shared, state, Errno::NOSPC),
+            _ => socket.retry(&mut self.shared, state),
         }
         if socket.is_done() {
             self.close(state, event.token.slot());

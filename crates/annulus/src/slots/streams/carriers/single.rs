@@ -5,7 +5,6 @@
 //! of the stream is queued or in flight. If the socket is full, a poll waits for space.
 
 use super::zero_copy;
-use crate::slots::arming::is_shortage;
 use crate::slots::loop_state::LoopState;
 use crate::slots::streams::send::{SendPhase, SendState};
 use crate::slots::streams::{Stream, StreamResources, Streams};
@@ -13,6 +12,7 @@ use annulus_driver::{Event, OpKind};
 use annulus_kernel::file::pages;
 use annulus_kernel::pipe::SigPipe;
 use annulus_kernel::{Fd, SocketOption};
+use rustix::io::Errno;
 use std::io;
 use std::mem::replace;
 use std::task::{Context, Poll};
@@ -138,15 +138,20 @@ pub(crate) fn stop_waiting(stream: &mut Stream, state: &mut LoopState) {
     }
 }
 
-/// Handles the end of a poll for space: the socket has space or has failed, or the poll was
-/// cancelled. The next send reports a failure.
+/// Handles the end of a poll for space: the socket has space or has failed, the poll was
+/// cancelled, or it was not possible. The next send reports a failure of the socket.
 pub(super) fn on_space(streams: &mut Streams, state: &mut LoopState, event: Event) {
     state.in_flight -= 1;
     let slot = event.token.slot();
     let stream = streams.slots.get(slot);
-    if is_shortage(event.result) {
+    match event.result {
         // The task would poll again at once, so it is woken after a moment.
-        return stream.send_later(state);
+        Err(Errno::NOMEM) => return stream.send_later(state),
+        // No further descriptor may be watched, and no event reports when one may.
+        Err(Errno::NOSPC) if stream.tx.phase == SendPhase::Single(SingleSend::Polling) => {
+            stream.tx.error.get_or_insert(Errno::NOSPC);
+        }
+        _ => {}
     }
     stream.tx.set_idle();
     state.deferred.wakes.extend(stream.tx.waker.take());
