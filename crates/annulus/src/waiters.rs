@@ -17,7 +17,9 @@
 //! blocks none of them. A waiter that was skipped because it is slow loses nothing: its number
 //! keeps its position in the line.
 
-use std::collections::VecDeque;
+use crate::tasks;
+use std::collections::{HashSet, VecDeque};
+use std::mem;
 use std::task::{Context, Waker};
 
 /// A waiter's number. The lowest is served first.
@@ -68,8 +70,8 @@ pub(crate) struct Waiters {
 }
 
 impl Waiters {
-    /// Adds a waiting task with its waker. A replaced waker goes to `drops`. If there are too many
-    /// pollers, their wakers go to `wakes`.
+    /// Adds a waiting task with its waker. Replaced and stale wakers go to `drops`. If there are too
+    /// many pollers, wakers that may be stale go to `wakes`.
     #[inline]
     pub(crate) fn wait(
         &mut self,
@@ -84,7 +86,7 @@ impl Waiters {
                     drops.push(stale);
                 }
             }
-            Wait::Polling => self.pollers.register(waker, wakes),
+            Wait::Polling => self.pollers.register(waker, wakes, drops),
             Wait::Alone => self.pollers.replace(waker, drops),
         }
     }
@@ -245,7 +247,7 @@ impl Waiters {
     /// already was.
     #[inline]
     pub(crate) fn list(&mut self) -> bool {
-        !std::mem::replace(&mut self.listed, true)
+        !mem::replace(&mut self.listed, true)
     }
 
     /// Checks the queue again: if something is still available, waiters that have not answered
@@ -296,7 +298,8 @@ const INITIAL_MAX_WAKERS: usize = 64;
 const RECENT_WAKERS: usize = 8;
 
 /// The wakers of tasks that have polled since the last notification. The list cannot tell when a
-/// task stops waiting, so a notification wakes all of them, once.
+/// task stops waiting, so a notification wakes all of them, once. Until then, the list holds at most
+/// twice as many wakers as there are tasks that have polled and are not done, but at least 64.
 #[derive(Debug)]
 pub(super) struct Pollers {
     wakers: Vec<Waker>,
@@ -310,19 +313,41 @@ impl Default for Pollers {
 }
 
 impl Pollers {
-    /// Adds a waker. At the limit, most wakers are assumed to belong to tasks that no longer wait,
-    /// and all are woken: tasks that still wait poll again. The limit doubles each time, so this is
-    /// rare however many tasks wait.
+    /// Adds a waker, after removing stale ones if the list is at its limit.
     #[inline]
-    pub(super) fn register(&mut self, waker: &Waker, wakes: &mut Vec<Waker>) {
+    pub(super) fn register(
+        &mut self,
+        waker: &Waker,
+        wakes: &mut Vec<Waker>,
+        drops: &mut Vec<Waker>,
+    ) {
         if self.wakers.iter().rev().take(RECENT_WAKERS).any(|known| known.will_wake(waker)) {
             return;
         }
         if self.wakers.len() >= self.limit {
-            wakes.append(&mut self.wakers);
-            self.limit *= 2;
+            self.remove_stale(wakes, drops);
         }
         self.wakers.push(waker.clone());
+    }
+
+    /// Removes repeated wakers and those of tasks that are done. Other wakers, such as those of a
+    /// `FuturesUnordered`, do not tell whether anything still waits. They are woken, and what still
+    /// waits polls again. The new limit leaves space for as many again, so this is rare however
+    /// many tasks wait.
+    #[cold]
+    fn remove_stale(&mut self, wakes: &mut Vec<Waker>, drops: &mut Vec<Waker>) {
+        let (mut tasks, mut others) = (HashSet::new(), 0);
+        for waker in mem::take(&mut self.wakers) {
+            match tasks::is_done(&waker) {
+                Some(false) if tasks.insert(waker.data()) => self.wakers.push(waker),
+                Some(_) => drops.push(waker),
+                None => {
+                    others += 1;
+                    wakes.push(waker);
+                }
+            }
+        }
+        self.limit = (2 * (self.wakers.len() + others)).max(INITIAL_MAX_WAKERS);
     }
 
     /// Adds a waker in place of all others, which go to `drops`.

@@ -27,10 +27,26 @@ mod unwind {
     }
 }
 
+/// Replaces the check of whether a waker's task is done.
+mod tasks {
+    use std::cell::RefCell;
+    use std::collections::HashSet;
+    use std::task::Waker;
+
+    thread_local! {
+        /// The data of the wakers whose tasks are done. `None` if no waker is one of a task.
+        pub(crate) static DONE: RefCell<Option<HashSet<*const ()>>> = const { RefCell::new(None) };
+    }
+
+    pub(crate) fn is_done(waker: &Waker) -> Option<bool> {
+        DONE.with_borrow(|done| done.as_ref().map(|done| done.contains(&waker.data())))
+    }
+}
+
 use proptest::collection::vec;
 use proptest::prelude::*;
 use queue::ChannelQueue;
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
@@ -495,4 +511,30 @@ fn every_poller_is_woken_and_stale_pollers_do_not_accumulate() {
         waiters.wait(Wait::Polling, &Waker::from(flag.clone()), &mut wakes, &mut Vec::new());
     }
     assert!(kept(&waiters) <= 64 && kept(&waiters) + wakes.len() == 100);
+}
+
+#[test]
+fn wakers_of_tasks_that_are_done_do_not_accumulate() {
+    let mut waiters = Waiters::default();
+    let lasting: Vec<Arc<Flag>> = (0..100).map(|_| Arc::default()).collect();
+    let (mut wakes, mut drops) = (Vec::new(), Vec::new());
+    tasks::DONE.set(Some(HashSet::new()));
+    let change_done = |change: &dyn Fn(&mut HashSet<*const ()>)| {
+        tasks::DONE.with_borrow_mut(|done| change(done.as_mut().expect("not set")));
+    };
+    for lasting in lasting.iter().cycle().take(10_000) {
+        let waker = Waker::from(Arc::<Flag>::default());
+        // Its memory may have been that of an earlier waker.
+        change_done(&|done| _ = done.remove(&waker.data()));
+        for waker in [&waker, &Waker::from(lasting.clone())] {
+            waiters.wait(Wait::Polling, waker, &mut wakes, &mut drops);
+        }
+        change_done(&|done| _ = done.insert(waker.data()));
+        drops.clear();
+        assert!(waiters.len() <= 2 * (100 + 1), "{} wakers", waiters.len());
+    }
+    assert!(wakes.is_empty(), "a task was woken without a notification");
+    waiters.notify(1, &mut wakes);
+    wakes.drain(..).for_each(Waker::wake);
+    assert!(lasting.iter().all(|flag| flag.take()), "a task was not woken");
 }

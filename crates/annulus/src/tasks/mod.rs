@@ -21,7 +21,7 @@ mod atomic {
 pub use join::{AbortHandle, Id, JoinError, JoinHandle};
 pub(crate) use join::{JoinState, Outcome, panic_message};
 pub(crate) use late::spawn_late;
-pub(crate) use raw::TaskRef;
+pub(crate) use raw::{TaskRef, is_done};
 pub(crate) use remote::RootWaker;
 pub use run_queue::Tasks;
 pub(crate) use run_queue::{EVENT_INTERVAL, RunQueue, TaskSnapshot, refuse};

@@ -498,6 +498,18 @@ unsafe fn held(task: *const ()) -> TaskRef {
     TaskRef(unsafe { NonNull::new_unchecked(task.cast_mut().cast()) })
 }
 
+/// Returns true if the waker's task is done, and `None` if it is not the waker of a task. Threads
+/// other than the owner's may see this late.
+pub(crate) fn is_done(waker: &Waker) -> Option<bool> {
+    if !std::ptr::eq(waker.vtable(), &raw const WAKER) {
+        return None;
+    }
+    // SAFETY: a waker with this table comes from `raw_waker`, and holds a reference as long as it is
+    // borrowed.
+    let task = ManuallyDrop::new(unsafe { held(waker.data()) });
+    Some(task.is_done())
+}
+
 unsafe fn clone(task: *const ()) -> RawWaker {
     // SAFETY: by the contract of `RawWaker` the pointer belongs to a live waker, which keeps its
     // reference.

@@ -281,6 +281,30 @@ fn no_remote_wake_is_lost() {
 }
 
 #[test]
+fn a_waker_tells_whether_its_task_is_done() {
+    let owner = Owner::new();
+    let (mut polls, kept) = (0, Rc::new(Cell::new(None)));
+    let task = owner.spawn(poll_fn({
+        let kept = kept.clone();
+        move |cx| {
+            polls += 1;
+            kept.set(Some(cx.waker().clone()));
+            if polls == 2 { Poll::Ready(()) } else { Poll::Pending }
+        }
+    }));
+    owner.turn();
+    let waker = kept.take().expect("the task was not polled");
+    assert_eq!((is_done(&waker), is_done(Waker::noop())), (Some(false), None));
+    waker.wake_by_ref();
+    owner.turn();
+    assert!(task.is_finished());
+    assert_eq!(is_done(&waker), Some(true));
+    drop((task, waker, kept));
+    owner.end();
+    assert_eq!(owner.remains(), 0);
+}
+
+#[test]
 fn remotely_spawned_task_runs_on_its_owner_or_ends_on_the_spawning_thread() {
     for _ in 0..RACE_ROUNDS {
         let owner = Owner::new();
