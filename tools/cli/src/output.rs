@@ -39,20 +39,15 @@ struct OpenedFile {
 
 impl Target {
     /// Opens the target, and creates a missing file.
-    pub(crate) fn open(self) -> Result<JsonFile> {
+    pub(crate) fn open(self) -> Result<JsonFile, UsageError> {
         let Target::File(path) = self else { return Ok(JsonFile { file: None }) };
-        let (file, is_new) = open_or_create(&path).with_context(|| {
-            format!(
-                "cannot write {}: choose another file, or - for standard output",
+        let (file, is_new) = open_or_create(&path).map_err(|error| {
+            UsageError(format!(
+                "cannot write {}: choose another file, or - for standard output: {error}",
                 path.display()
-            )
+            ))
         })?;
         Ok(JsonFile { file: Some(OpenedFile { path, file, removes_on_drop: is_new }) })
-    }
-
-    /// Like [`Target::open`], for a comparison, whose exit status 1 means that something is worse.
-    pub(crate) fn open_for_comparison(self) -> Result<JsonFile, UsageError> {
-        self.open().map_err(|error| UsageError(format!("{error:#}")))
     }
 }
 
@@ -130,6 +125,19 @@ pub(crate) fn deliver(
         writer.write_all(b"\n")
     };
     deliver_with(json, write, text)
+}
+
+/// Like [`deliver`], for a comparison, whose exit status 1 means that something is worse: a failure
+/// has the exit status of a usage error.
+pub(crate) fn deliver_comparison(
+    json: Option<JsonFile>,
+    result: &impl Serialize,
+    text: String,
+) -> Result<()> {
+    deliver(json, result, Some(text)).map_err(|error| match error.is::<StdoutClosed>() {
+        true => error,
+        false => UsageError(format!("{error:#}")).into(),
+    })
 }
 
 /// Like [`deliver`], but `write` writes the result.

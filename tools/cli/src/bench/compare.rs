@@ -27,7 +27,7 @@ clock of the processor. With --reference and a contender that is the same in
 both, such as a peer, the rest are compared by their ratios to it.
 
 Exit status: 0 nothing is worse; 1 a figure is worse; 2 the runs cannot be
-compared.
+compared, or the result cannot be written.
 
 Examples:
   annulus bench compare old/tcp.jsonl new/tcp.jsonl
@@ -76,7 +76,7 @@ pub(super) fn run(args: CompareArgs) -> Result<ExitCode> {
         .collect::<Result<_, UsageError>>()?;
     let options = Options { margin: args.margin / 100.0, reference: args.reference.clone() };
     let comparisons = compared(&pairs, &options)?;
-    let json = args.json.map(Target::open_for_comparison).transpose()?;
+    let json = args.json.map(Target::open).transpose()?;
     let document = Document {
         format: JSON_FORMAT,
         version: JSON_VERSION,
@@ -86,7 +86,7 @@ pub(super) fn run(args: CompareArgs) -> Result<ExitCode> {
     };
     let shown = comparisons.iter().zip(&pairs);
     let text: String = shown.map(|(found, pair)| text(found, pair[1].bench(), args.all)).collect();
-    output::deliver(json, &document, Some(text))?;
+    output::deliver_comparison(json, &document, text)?;
     Ok(status(&comparisons))
 }
 

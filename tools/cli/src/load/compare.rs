@@ -26,7 +26,7 @@ alternately, because fewer have no intervals. A single run must last at least
 \"better\" or \"worse\" means that the whole interval is beyond the margin,
 \"same\" that it is within the margin, and \"undecided\" anything else. The exit
 status is 1 if the condition of --fail-if is met, 2 if the runs cannot be read or
-compared, and 0 otherwise.
+compared or the result cannot be written, and 0 otherwise.
 
 Examples:
   annulus load compare before.json after.json
@@ -84,10 +84,10 @@ pub(super) fn run(args: CompareArgs) -> Result<ExitCode> {
     let [a, b] = [open(files[0])?, open(files[1])?];
     let options = Options { margin: args.margin / 100.0 };
     let comparison = compare::compare(&a, &b, &options).map_err(|error| named(error, files))?;
-    let json = args.json.map(Target::open_for_comparison).transpose()?;
+    let json = args.json.map(Target::open).transpose()?;
     let document =
         Document { format: JSON_FORMAT, version: JSON_VERSION, files, comparison: &comparison };
-    output::deliver(json, &document, Some(text(&comparison)))?;
+    output::deliver_comparison(json, &document, text(&comparison))?;
     Ok(status(&comparison, args.fail_if))
 }
 

@@ -89,6 +89,10 @@ fn incomparable_recordings_are_refused() {
     let missing = directory.join("missing/out.json");
     let unwritable = [&good, &other, "--json", missing.to_str().unwrap()];
     refused(&unwritable, 2, &["missing/out.json", "choose another file"]);
+    // Every write to it fails. The comparison is still shown.
+    let full = annulus(["load", "compare", &good, &other, "--json", "/dev/full"]);
+    full.fails_with(2, &["cannot write /dev/full", "No space left"]);
+    assert!(full.stdout.contains("The same within 3 %: rate"), "{full:?}");
     refused(
         &[&good, &other, "--margin", "-1"],
         2,

@@ -159,14 +159,23 @@ fn failure_is_one_line_and_exits_1() {
             &["echo", "--listen", "127.0.0.1:0", "--pin", "100000"][..],
             &["CPU 100000", "may use"][..],
         ),
-        (
-            &["echo", "--listen", "127.0.0.1:0", "--stats", "/no/such/directory/file"],
-            &["/no/such/directory/file", "choose another file"],
-        ),
         (&["load", "--pin", "100000"], &["CPU 100000", "may use"]),
-        (&["load", "--json", "/no/such/directory/file"], &["/no/such/directory/file"]),
     ] {
         annulus(args).fails_with(1, parts);
+    }
+}
+
+#[test]
+fn unwritable_path_is_a_usage_error_before_the_work() {
+    let path = "/no/such/directory/file";
+    for args in [
+        &["echo", "--listen", "127.0.0.1:0", "--stats", path][..],
+        &["load", "--json", path],
+        &["bench", "echo", "--json", path],
+        &["bench", "map", "--json", path],
+        &["doctor", "--json", path],
+    ] {
+        annulus(args).fails_with(2, &["cannot write", path, "choose another file", "os error"]);
     }
 }
 
