@@ -71,6 +71,14 @@ fn load(args: &[&str]) -> Finished {
     }
 }
 
+/// Runs a load of 1,000 requests, for what must have happened by its end on any machine.
+fn thousand_requests(args: &[&str]) -> Finished {
+    let common = ["load", "-c", "3", "-n", "1000", "--json", "-"];
+    let finished = annulus(common.iter().chain(args));
+    assert_eq!((finished.code, &*finished.stderr), (Some(0), ""), "{args:?}: {finished:?}");
+    finished
+}
+
 /// Runs a load that must succeed, and returns its kinds of outcomes.
 #[track_caller]
 fn outcomes(args: &[&str]) -> Vec<String> {
@@ -135,9 +143,7 @@ fn nginx_is_measured_over_http2_without_tls() {
     let url = format!("http://{address}/small");
     assert_eq!(outcomes(&[&url, "--h2", "--pipeline", "200", "--rate", "5000"]), ["2xx"]);
     for more in [&["--rate", "1000"][..], &["--pipeline", "7"], &["--pipeline", "200"]] {
-        let finished = load(&[&[&*url, "--h2"], more].concat());
-        assert_eq!((finished.code, &*finished.stderr), (Some(0), ""), "{more:?}: {finished:?}");
-        let json = finished.json();
+        let json = thousand_requests(&[&[&*url, "--h2"], more].concat()).json();
         assert_eq!((&json["failed"], &json["errors"]), (&0.into(), &serde_json::json!({})));
         assert!(json["reconnects"].as_u64() > Some(0), "{more:?}: no connection ended: {json}");
     }
@@ -157,9 +163,7 @@ fn nginx_is_measured_over_http() {
     assert_eq!(json["errors"], serde_json::json!({}), "{missing:?}");
     assert_eq!(json["first_refusal"], "HTTP/1.1 404 Not Found", "{missing:?}");
     let mix = [&*url(""), "--request", "/small", "--request", "/missing"];
-    let finished = load(&mix);
-    assert_eq!((finished.code, &*finished.stderr), (Some(0), ""), "{finished:?}");
-    let json = finished.json();
+    let json = thousand_requests(&mix).json();
     assert_eq!(json["classes"], serde_json::json!(["GET /small", "GET /missing"]));
     assert_eq!(json["by_class"][1]["outcomes"]["4xx"], json["by_class"][1]["responses"]);
     let close = [&url("/small"), "-H", "Connection: close"];
