@@ -43,7 +43,7 @@ impl Usage {
         Usage::after_rest(pid, timeout).map(|(usage, _)| usage)
     }
 
-    /// Like [`at_rest`](Self::at_rest), but also returns whether the threads came to rest.
+    /// Like [`at_rest`](Self::at_rest), but also returns whether the threads were at rest in time.
     pub(crate) fn after_rest(pid: u32, timeout: Duration) -> io::Result<(Usage, bool)> {
         let tree = process_tree::of(pid);
         let began = clock::now();

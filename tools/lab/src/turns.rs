@@ -1,8 +1,8 @@
-//! Loads that take turns, so that those of all servers run within tens of milliseconds of each other.
+//! Loads that take turns, so that all servers are measured within tens of milliseconds.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-/// Loads on different threads, of which only one runs at a time, in the order of their numbers.
+/// Loads on different threads. Only one runs at a time, in the order of their numbers.
 #[derive(Debug)]
 pub(crate) struct TurnOrder {
     state: Mutex<State>,
@@ -17,7 +17,7 @@ struct State {
     current: usize,
 }
 
-/// A load that takes turns with others. When dropped, it no longer takes part.
+/// A load that takes turns. When dropped, it no longer takes part.
 #[derive(Debug)]
 pub(crate) struct Turn<'a> {
     order: &'a TurnOrder,
@@ -25,7 +25,7 @@ pub(crate) struct Turn<'a> {
 }
 
 impl TurnOrder {
-    /// Creates an order of this many loads. The first turn is that of number 0.
+    /// Creates an order of this many loads. Number 0 has the first turn.
     pub(crate) fn new(loads: usize) -> TurnOrder {
         let state = State { is_present: vec![true; loads], current: 0 };
         TurnOrder { state: Mutex::new(state), changed: Condvar::new() }

@@ -2,8 +2,6 @@
 
 use crate::invalid::{InvalidValue, counted, invalid};
 use crate::mix::MAX_MESSAGE_BYTES;
-#[cfg(doc)]
-use crate::observer::Observer;
 use crate::part::Part;
 use crate::protocol::Protocol;
 use crate::recording::MAX_INTERVALS;
@@ -61,8 +59,8 @@ pub struct Plan {
     pub warm_up: Duration,
     /// How long to measure: at most 30 days.
     pub duration: Duration,
-    /// How the clients pause within the measured window, so that they can take turns with those of
-    /// other loads. `None` if they never pause. For closed loops without think time: a pause does
+    /// How the clients pause within the measured window, so that several loads can take turns.
+    /// `None` if they never pause. For closed loops without think time: a pause does
     /// not delay requests that are due at a scheduled time.
     pub turns: Option<Turns>,
     /// How many requests the clients send together, at least one; then the run ends, unless

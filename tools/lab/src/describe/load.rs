@@ -64,8 +64,8 @@ pub struct Load {
     pub cost: Duration,
     /// How long annulus's own load is measured, at least.
     pub(crate) min_time: Duration,
-    /// How the load takes turns with those of the other contenders in the same cell. `None` if each
-    /// contender is measured in one piece.
+    /// How the loads of all contenders in this cell take turns. `None` if each contender is measured
+    /// in one piece.
     pub(crate) turns: Option<Turns>,
 }
 

@@ -21,7 +21,7 @@ use crate::usage_error::{UsageError, find_own};
 pub use catalogue::Catalogue;
 
 /// The shortest turn of a load. The cost of a request varies within tenths of a second on a shared
-/// machine, so short turns are closer to what they are compared with.
+/// machine.
 const MIN_TURN: Duration = Duration::from_millis(10);
 
 /// The transport between load and servers.

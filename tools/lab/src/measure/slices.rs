@@ -214,8 +214,8 @@ impl Slices {
         slices.iter().take(most as usize).take_while(rests).take_while(has_turns).count().max(1)
     }
 
-    /// Measures slices of one cell whose clients take turns, so that their loads run within tens of
-    /// milliseconds of each other.
+    /// Measures slices of one cell whose clients take turns, so that all are measured within tens
+    /// of milliseconds.
     fn in_turns(&mut self, slices: &[Slice]) -> Vec<Outcome> {
         let places: Vec<_> = slices.iter().map(|slice| self.place(*slice)).collect();
         let loads: Vec<Load> = slices.iter().map(|slice| self.load(*slice)).collect();
