@@ -62,9 +62,12 @@ pub(crate) fn man(args: &ManArgs, mut command: Command) -> Result<ExitCode> {
 /// Renders a page. A command's notes contain aligned examples in lines of at most 80 columns, so
 /// they must not be refilled.
 fn page(command: &Command) -> Result<Vec<u8>> {
-    let notes = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+    let notes = command.get_after_long_help().or(command.get_after_help());
+    let notes = notes.map(ToString::to_string).unwrap_or_default();
     let mut page = Vec::new();
-    Man::new(command.clone().after_help("")).render(&mut page).context("cannot render the page")?;
+    Man::new(command.clone().after_help("").after_long_help(""))
+        .render(&mut page)
+        .context("cannot render the page")?;
     if !notes.is_empty() {
         let mut roff = Roff::new();
         roff.control("SH", ["NOTES"]).control("nf", []);

@@ -42,24 +42,28 @@ takes one of its modes: go-uring+sqpoll.
 Examples:
   annulus bench echo                                    about 50 seconds
   annulus bench echo --cells 1x128,50x1000,100x16K,10x1M --precision 0.03
-  annulus bench echo --connections 50 --pipeline 16
   annulus bench echo --per-connection --cells 1000x16K --idle 30
-  annulus bench echo --servers uring,uring-floor --rounds 40
   annulus bench echo --servers uring,uring+locked-down
   annulus bench echo --json - | jq .verdicts";
 
 /// Compare echo servers: CPU time per request, requests/s, latency
 #[derive(Args, Debug)]
-#[command(after_help = AFTER_HELP)]
+#[command(after_long_help = AFTER_HELP)]
 pub(crate) struct EchoArgs {
-    /// The transport between clients and servers: tcp, udp or unix
+    /// tcp, udp or unix
+    ///
+    /// The transport between clients and servers
     #[arg(long, value_name = "KIND", default_value = "tcp")]
     transport: Transport,
-    /// Connections: one number or several [default: 1,50,200]
+    /// Numbers of connections [default: 1,50,200]
+    ///
+    /// Each is measured with each of --bytes
     #[arg(short, long, value_name = "COUNT,…", value_delimiter = ',',
           value_parser = clap::value_parser!(u64).range(1..=MAX_CLIENTS as u64))]
     connections: Vec<u64>,
-    /// Bytes per message: one number or several [default: 128]
+    /// Bytes per message: 128, 16K, 1M [default: 128]
+    ///
+    /// One number or several
     #[arg(long, value_name = "BYTES,…", value_delimiter = ',',
           value_parser = parse_message_bytes)]
     bytes: Vec<u64>,
@@ -67,29 +71,38 @@ pub(crate) struct EchoArgs {
     /// with every --bytes, or in addition if either is given
     #[arg(long, value_name = "COUNTxBYTES,…", value_delimiter = ',', value_parser = parse_cell)]
     cells: Vec<(u64, u64)>,
-    /// Servers by name; each is compared with the first [default: uring,epoll,threads; for udp and
-    /// unix uring,epoll]
+    /// Servers by name: uring, epoll, threads, peer:NAME …
+    ///
+    /// Each is compared with the first [default: uring,epoll,threads; for udp and unix uring,epoll]
     #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
     servers: Vec<String>,
-    /// How often each server is measured at each size
+    /// Rounds to measure
+    ///
+    /// In a round, each server is measured once at each size
     #[arg(short, long, value_name = "COUNT", default_value_t = 15,
           value_parser = clap::value_parser!(u64).range(1..=100_000))]
     rounds: u64,
-    /// Measure more rounds until half the width of every CPU ratio's interval is at most this, such
-    /// as 0.03
+    /// Until intervals are within ± this, such as 0.03
+    ///
+    /// Measures more rounds, at most 100, until half the width of every CPU ratio's interval is at
+    /// most this
     #[arg(long, value_name = "RATIO", value_parser = parse_precision)]
     precision: Option<f64>,
     /// The maximum number of rounds with --precision [default: 100, or --rounds if that is more]
     #[arg(long, value_name = "COUNT", requires = "precision",
           value_parser = clap::value_parser!(u64).range(1..=100_000))]
     rounds_max: Option<u64>,
-    /// How long a slice is measured: seconds, or 300ms
+    /// How long a slice is measured
+    ///
+    /// In seconds, or with a unit: 300ms
     #[arg(short, long, value_name = "TIME", default_value = "0.2", value_parser = parse_nonzero_time)]
     duration: Duration,
     /// How long a slice runs before it is measured
     #[arg(long, value_name = "TIME", default_value = "0.05", value_parser = parse_duration)]
     warm_up: Duration,
-    /// Messages in flight per connection
+    /// Messages in flight each
+    ///
+    /// On each connection
     #[arg(long, value_name = "COUNT", default_value_t = 1,
           value_parser = clap::value_parser!(u64).range(1..=MAX_PIPELINE as u64))]
     pipeline: u64,
@@ -100,7 +113,9 @@ pub(crate) struct EchoArgs {
     /// --transport udp, useful with --pipeline
     #[arg(long)]
     segments: bool,
-    /// One connection per message: connect, send, receive, close; also compares average and p99
+    /// A new connection for each message
+    ///
+    /// Connect, send, receive, close; also compares average and p99
     #[arg(long, conflicts_with = "pipeline")]
     per_connection: bool,
     /// Number of event loops of the load [default: 1]
@@ -112,11 +127,14 @@ pub(crate) struct EchoArgs {
     idle: Option<Duration>,
     #[command(flatten)]
     pins: Pins,
-    /// Write everything as JSON to a file, or to standard output as -
+    /// Write every figure as JSON
+    ///
+    /// To a file, or to standard output as -
     #[arg(long, value_name = "FILE|-")]
     json: Option<Target>,
-    /// Keep the results in this directory, with pages; an interrupted run resumes from the results
-    /// there
+    /// Keep the results there, with pages
+    ///
+    /// An interrupted run resumes from the results in this directory
     #[arg(short, long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// The seed for the order of slices and the payload

@@ -39,24 +39,9 @@ same --out. At the end, pages and an index.html are written beside the file
 that are missing here, for example for lack of a toolchain, are reported and
 left out.
 
-Sample output, with one of the cells:
-annulus takes 69 to 92 % less CPU than monoio in 3 of 6 cells; 2 cells are
-undecided (1.02 to 1.09 ×); 1 cell is void (0.99 ×).
-
-direct-4 × 64 connections × depth 1
-        CPU µs           CPU ÷ tokio
-uring    10.48  0.200 [0.180, 0.214]    ─●        │
-epoll    20.38  0.403 [0.375, 0.457]        ─●    │
-tokio    51.07                     1              ●
-compio   32.99  0.656 [0.607, 0.708]           ─● │
-monoio   32.17  0.642 [0.605, 0.697]           ●─ │
-
-A file with kind and [[table]] is a suite: the tables of a published document,
-with its figures and the parameters of each cell. All servers run at the same
-time and are measured in turn in short slices, round after round. The tables
-are printed as in the document, with the published figures above the measured
-ones. Do not compare absolute figures of different machines: compare within a
-table.
+A suite is the tables of a published document: they are printed as there, with
+the published figures above the measured ones. Do not compare absolute figures
+of different machines: compare within a table.
 
 With --load or --load-command, your own servers are compared. A server is given
 as the command that starts it, split as in a shell, or as the HOST:PORT or
@@ -69,18 +54,7 @@ known only if that belongs to this user. The first server is measured twice, as
 a control. A file with [[server]] and [[load]] does the same; for examples see
 tools/lab/catalogue.
 
---sweep shows how latency grows with the rate. The peak of each server is
-measured in a closed loop, in all rounds. Then requests are due at 10 %, 20 %
-and so on up to 120 % of its own peak, whether or not the server keeps up (an
-open loop), and latency counts from when they were due. --limit 'p99<5ms' shows
-the rate up to which each server keeps that limit: the logarithm of the latency
-is interpolated between two measured rates. The page has one picture of all
-servers.
-
-A pattern of --only is CONTENDER/CELL, CONTENDER or /CELL; * matches any text.
-Write a cell as it is printed, or as its values: 50x128. Every contender that
-matches a pattern is measured in every cell that matches one. A pattern that
-matches nothing is an error.
+The book's pages on measuring and on comparison files explain all of it.
 
 Exit status: 0 everything was measured; 1 something failed (see the results),
 and the rest was measured; 2 usage error; 3 no verdict is decided; 128 + N
@@ -89,15 +63,10 @@ ended by signal N.
 Examples:
   annulus bench list
   annulus bench quick                     all, in about 90 minutes
-  annulus bench nop --quick               about a minute
   annulus bench http --only tokio,uring,/plain*
-  annulus bench tcp udp --out results
   annulus bench tcp --only 'uring/50x*' --precision 0.02
-  annulus bench my/suite.toml
   annulus bench 'python3 -m http.server {port}' 'busybox httpd -f -p {port}' \\
     --load 'http://127.0.0.1:{port}/' --connections 4
-  annulus bench 127.0.0.1:8080 'caddy run' --port 8081 --connections 1,50 \\
-    --load-command 'wrk -t1 -c {connections} -d {seconds} http://{address}/'
   annulus bench 'my-server {port}' 'other-server {port}' --sweep \\
     --limit 'p99<5ms' --load 'http://127.0.0.1:{port}/'
   annulus bench unix:/run/a unix:/run/b \\
@@ -106,16 +75,22 @@ Examples:
 /// The subjects of a run and how to measure them.
 #[derive(Args, Debug)]
 pub(super) struct RunArgs {
+    /// Suites (bench list), files, or servers of your own
+    ///
     /// Suites, comparisons of programs, or files; all, or quick for a short run of each; with
     /// --load, servers
     #[arg(required = true, value_name = "NAME|FILE|COMMAND")]
     names: Vec<String>,
-    /// Shorten each to a few minutes: fewer cells and rounds
+    /// Shorten each to a few minutes
+    ///
+    /// By fewer cells and rounds
     #[arg(short, long)]
     quick: bool,
-    /// How often to measure each contender in each cell [default: until the verdict is decided, for
-    /// about half an hour in all; for a sweep 5 times; for your own servers 15 times, and up to 30
-    /// until intervals are within ± 3 %; with --quick: as often as a verdict requires]
+    /// Rounds to measure
+    ///
+    /// In a round, each contender is measured once in each cell. By default until the verdict is decided, for about half an hour in all; for a sweep 5 times;
+    /// for your own servers 15 times, and up to 30 until intervals are within ± 3 %; with --quick as
+    /// often as a verdict requires
     #[arg(short, long, value_name = "COUNT",
           value_parser = clap::value_parser!(u64).range(1..=100_000))]
     rounds: Option<u64>,
@@ -132,14 +107,20 @@ pub(super) struct RunArgs {
           value_parser = clap::value_parser!(u64).range(1..=100_000))]
     rounds_max: Option<u64>,
     /// Measure only these contenders and cells
+    ///
+    /// A pattern is CONTENDER/CELL, CONTENDER or /CELL; * matches any text. Write a cell as it is
+    /// printed, or as its values: 50x128. Every contender that matches a pattern is measured in every
+    /// cell that matches one. A pattern that matches nothing is an error
     #[arg(long, value_name = "CONTENDER/CELL,…", value_delimiter = ',', value_parser = parse_pattern)]
     only: Vec<String>,
-    /// The directory for the results; an interrupted run resumes from the results there [default: a
-    /// new one, lab-results/DATE-NAME]
+    /// Where results go
+    ///
+    /// An interrupted run resumes from the results there [default: a new directory, lab-results/DATE-NAME]
     #[arg(short, long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Write the reports as JSON, an array with one for each suite or comparison, to a file, or to
-    /// standard output as -
+    /// Write every figure as JSON
+    ///
+    /// An array with a report for each suite or comparison, to a file, or to standard output as -
     #[arg(long, value_name = "FILE|-")]
     json: Option<Target>,
     /// The seed for the order of slices and the payload

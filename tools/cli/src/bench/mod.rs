@@ -22,7 +22,7 @@ use std::process::ExitCode;
 
 /// Compare servers and other programs side by side
 #[derive(Args, Debug)]
-#[command(after_help = measure::AFTER_HELP, args_conflicts_with_subcommands = true,
+#[command(after_long_help = measure::AFTER_HELP, args_conflicts_with_subcommands = true,
           subcommand_negates_reqs = true)]
 pub(crate) struct BenchArgs {
     #[command(subcommand)]

@@ -27,8 +27,10 @@ pub(super) const SLICE_TIME: Duration = Duration::from_secs(1);
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Servers of your own")]
 pub(super) struct ServerArgs {
-    /// Compare servers: each NAME is then a command that starts one, or the HOST:PORT or unix:/path
-    /// of a running one. The value is the load: a target of annulus load with its options, such as
+    /// Compare servers under this load
+    ///
+    /// Each NAME is then a command that starts a server, or the HOST:PORT or unix:/path of a running
+    /// one. The value is a target of annulus load with its options, such as
     /// 'http://127.0.0.1:{port}/ -H "Accept: */*"'
     #[arg(long, value_name = "URL OPTIONS")]
     load: Vec<String>,
@@ -42,17 +44,25 @@ pub(super) struct ServerArgs {
     /// redis-benchmark and annulus load --json -
     #[arg(long, value_name = "KEY=REGEX")]
     parse: Vec<String>,
-    /// Connections of the load; each number is a cell [default: 50]
+    /// Connections, a cell per number [default: 50]
+    ///
+    /// For --load and --load-command
     #[arg(short, long, value_name = "COUNT,…", value_delimiter = ',')]
     connections: Vec<u64>,
-    /// Requests in flight on each connection [default: 1]
+    /// Requests in flight each [default: 1]
+    ///
+    /// On each connection
     #[arg(long, value_name = "COUNT")]
     pipeline: Option<u64>,
-    /// Requests per second, however fast the server is [default: as fast as replies arrive]
+    /// Requests per second, an open loop
+    ///
+    /// However fast the server is [default: as fast as replies arrive]
     #[arg(long, value_name = "PER SECOND", value_parser = parse_number)]
     rate: Option<f64>,
-    /// Measure latency against rate: each server's peak first, then 10 % to 120 % of it, whether or
-    /// not the server keeps up
+    /// Latency at 10 % to 120 % of the peak
+    ///
+    /// Each server's peak is measured first, in a closed loop. Then requests are due at 10 %, 20 % …
+    /// 120 % of it, whether or not the server keeps up, and latency counts from when they were due
     #[arg(long)]
     sweep: bool,
     /// With --sweep, say up to which rate each server keeps this limit, such as p99<5ms; the
@@ -79,6 +89,8 @@ pub(super) struct ServerArgs {
     #[arg(long, value_name = "TIME", value_parser = parse_nonzero_time)]
     start_timeout: Option<Duration>,
     /// How long a slice is measured [default: 1]
+    ///
+    /// In seconds, or with a unit: 300ms
     #[arg(short, long, value_name = "TIME", value_parser = parse_nonzero_time)]
     duration: Option<Duration>,
     /// Let servers and load share all cores; otherwise each has its own core, so that they do not

@@ -62,11 +62,13 @@ Examples:
 
 /// Serve echo over TCP, UDP and Unix sockets
 #[derive(Args, Debug)]
-#[command(after_help = AFTER_HELP)]
+#[command(after_long_help = AFTER_HELP)]
 pub(crate) struct EchoArgs {
-    /// Where to listen: HOST:PORT, udp://HOST:PORT, unix:/path or unix-datagram:/path, or @name
-    /// instead of a path for an abstract name; port 0 picks a free port and prints it. A path left
-    /// behind by a server that has ended is reused. May be given several times
+    /// Where to listen; may be given several times
+    ///
+    /// HOST:PORT, udp://HOST:PORT, unix:/path or unix-datagram:/path, or @name instead of a path for
+    /// an abstract name. Port 0 picks a free port and prints it. A path left behind by a server that
+    /// has ended is reused
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7000")]
     listen: Vec<Endpoint>,
     /// Number of 256 KiB receive buffers per worker, a power of two. Their addresses are reserved
@@ -74,11 +76,14 @@ pub(crate) struct EchoArgs {
     /// address-space limit (ulimit -v) allows]
     #[arg(long, value_name = "COUNT", value_parser = parse_buffer_count)]
     recv_buffers: Option<u32>,
-    /// How to serve: auto, uring, epoll, or threads (a blocking thread per connection)
+    /// How to serve: auto, uring, epoll or threads
+    ///
+    /// With threads, each connection has a blocking thread
     #[arg(long, default_value = "auto")]
     driver: Mode,
-    /// Number of runtimes, each on its own thread and CPU; only the first serves datagrams and Unix
-    /// sockets
+    /// Number of runtimes, each on its own thread and CPU
+    ///
+    /// Only the first serves datagrams and Unix sockets
     #[arg(long, value_name = "COUNT", default_value = "1",
           value_parser = clap::value_parser!(u16).range(1..=1024))]
     workers: u16,
@@ -87,36 +92,48 @@ pub(crate) struct EchoArgs {
     /// the CPU that received it) [default: least-connections]
     #[arg(long, value_name = "HOW")]
     spread: Option<Spread>,
-    /// Run on this CPU; with several workers, on these CPUs in turn [default: any CPU for one
-    /// worker; for several, the CPUs that this process may use]
+    /// Run on these CPUs
+    ///
+    /// Several workers run on them in turn [default: any CPU for one worker; for several, the CPUs
+    /// that this process may use]
     #[arg(long, value_name = "CPU[,CPU]", value_delimiter = ',', value_parser = parse_cpu)]
     pin: Vec<usize>,
-    /// Maximum number of open connections; further ones wait in the kernel's backlog until one
-    /// closes [default: as many as the limit of open files allows]
+    /// Maximum number of open connections
+    ///
+    /// Further ones wait in the kernel's backlog until one closes [default: as many as the limit of
+    /// open files allows]
     #[arg(long, value_name = "COUNT",
           value_parser = clap::value_parser!(u64).range(1..=MAX_OPEN_FILES))]
     max_connections: Option<u64>,
-    /// Maximum number of bytes that all workers together hold for connections and datagrams: 64M,
-    /// 1G; connections that hold the most wait first [default: a quarter of the memory of the
-    /// control group or machine, see annulus doctor]
+    /// Memory for connections and datagrams: 64M, 1G
+    ///
+    /// All workers share it. Connections that hold the most wait first [default: a quarter of the
+    /// memory of the control group or machine, see annulus doctor]
     #[arg(long, value_name = "BYTES", value_parser = parse_memory_limit)]
     memory_limit: Option<usize>,
-    /// Close a connection without activity for this long: seconds, or 500ms, 2m [default: never]
+    /// Close connections that are idle for this long
+    ///
+    /// In seconds, or with a unit: 500ms, 2m [default: never]
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     idle_timeout: Option<Duration>,
-    /// After a signal, how long connections may take to finish what is in flight [default: 5]
+    /// Time to finish after a signal [default: 5]
+    ///
+    /// Connections finish what is in flight
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     shutdown_timeout: Option<Duration>,
     #[command(flatten)]
     datagrams: DatagramArgs,
     #[command(flatten)]
     ring: RingArgs,
-    /// Serve Prometheus metrics over HTTP as /metrics at this HOST:PORT. Also time the turns of the
-    /// loop and the polls of tasks, and serve a trace of the last few seconds as /trace, for
-    /// ui.perfetto.dev [default: off]
+    /// Serve Prometheus metrics at http://HOST:PORT/metrics
+    ///
+    /// Also times the turns of the loop and the polls of tasks, and serves a trace of the last few
+    /// seconds as /trace, for ui.perfetto.dev
     #[arg(long, value_name = "ADDRESS")]
     metrics: Option<Address>,
-    /// Write statistics as JSON at the end, to a file or to standard output as -
+    /// Write statistics as JSON at the end
+    ///
+    /// To a file, or to standard output as -
     #[arg(long, value_name = "FILE|-")]
     stats: Option<Target>,
 }

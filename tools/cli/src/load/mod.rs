@@ -32,65 +32,21 @@ the exit status is 1 only if every reply was a refusal, or no echo arrived.
 SIGINT, SIGTERM or SIGHUP ends the run, prints the results so far, marked as
 interrupted, and exits with 130, 143 or 129; a second signal exits at once.
 
-In a closed loop a connection waits for its replies. While a server pauses, it
-gets fewer requests, so few latencies show the pause. With --rate (an open
-loop), messages are due at fixed times, like those of independent users.
-Latency is the response time: it counts from when a message was due, even if a
-full pipeline delayed it. The service time counts from when it was sent.
-
-Requests are accounted for: those in flight when measuring began and those sent
-since are the sum of those answered, failed, sent again, and cut off because
-they were in flight at the end. Requests that --rate made due but that were
-never sent are shown as well. A request that timed out counts in the latencies
-with the time until then.
-
-A socket sends another datagram when one is echoed or lost. Datagrams
-of at least 8 bytes carry a number, so that duplicated, late and reordered
-echoes are recognised.
-
-With --meet, several machines run one load: mpirun, srun, Ansible or a
-Kubernetes Job starts the same command on each. Connections, rate and requests
-are those of all machines together. They start and stop together, and part 1
-prints one report of their sums. If a part is lost, the others continue, the
-report says that it is partial, and the exit status is 1.
+Response times count from when a request was due, service times from when it was
+sent. The book's page on measuring explains the report, open and closed loops,
+scenarios, and runs on several machines (--meet).
 
 A FILE.toml has the long options as keys, as well as requests-per-connection,
 reconnect, connect-timeout and seed. Relative paths in it are relative to the
 current directory, not to the file.
 
-Sample output of annulus load -c 50 -l 128 -d 3, beside other programs,
-without some of its lines:
-server       127.0.0.1:7000, 50 connections × 128 bytes
-schedule     closed loop
-requests/s   60,713
-responses    182,371 in 3.004 s
-sent         182,371, 50 in flight at the start: 182,371 answered, 50 cut off at
-             the end
-bytes        7.77 MB/s received, 7.77 MB/s sent
-latency                     response       service
-             p50              445 µs        445 µs
-             p99             14.2 ms       14.2 ms
-             max             71.8 ms       71.8 ms
-client CPU   28.1 % of a core
-errors       none
-warning      the load's threads waited for a core for 60 % of the time, because
-             other programs ran there; give the load its own core (--pin), or
-             run it on another machine
-
 Examples:
   annulus load                             50 connections, 512 bytes, 10 s
   annulus load -c 1000 -l 128 -d 30s       1000 connections, 128 bytes
   annulus load -n 10k -c 20                10,000 requests
-  annulus load -l 128 --pipeline 16        16 messages in flight each
   annulus load --rate 20k --pipeline 64    an open loop of 20,000 per second
-  annulus load --rate 20k --arrivals poisson
-                                           like independent users
   annulus load --rate 20k --burst 20       20 at once, on 20 connections
-  annulus load -c 200 --think exp:100ms    users that pause
   annulus load udp://127.0.0.1:7000 -l 128 datagrams, with loss and order
-  annulus load --per-connection -c 1000 -l 16384 --threads 4
-                                           connect, send, receive, close
-  annulus load [::1]:7000 --pin 1          IPv6, on CPU 1
   annulus load unix:/run/echo              a Unix socket
   annulus load http://127.0.0.1:8080/index.html
                                            HTTP/1.1; https:// for TLS, --h2
@@ -101,9 +57,7 @@ Examples:
                                            exit status for checks
   annulus load -d 5 --json - | jq .latency_us
   mpirun -n 4 -x ANNULUS_MEET_TOKEN annulus load 10.0.0.9:7000 --rate 2M \\
-    --meet 10.0.0.1:7100                   four machines, 500k per second each
-  annulus load 10.0.0.9:7000 --meet 10.0.0.1:7100 --part 2/4 \\
-    --meet-token-file token                the second of four machines";
+    --meet 10.0.0.1:7100                   four machines, 500k per second each";
 
 /// The subcommands for recordings.
 #[derive(Debug, Subcommand)]
@@ -114,7 +68,7 @@ enum Kind {
 /// Measure a server over a number of connections: echo, HTTP, or any protocol
 /// of requests and replies
 #[derive(Args, Debug)]
-#[command(after_help = AFTER_HELP, args_conflicts_with_subcommands = true)]
+#[command(after_long_help = AFTER_HELP, args_conflicts_with_subcommands = true)]
 pub(crate) struct LoadArgs {
     #[command(subcommand)]
     kind: Option<Kind>,
@@ -133,15 +87,18 @@ pub(crate) struct LoadArgs {
 /// Where to write the recording of a run.
 #[derive(Args, Debug)]
 struct OutputArgs {
-    /// Write the results as JSON to a file, or to standard output as -
+    /// Write the results as JSON
+    ///
+    /// To a file, or to standard output as -
     #[arg(long, value_name = "FILE|-")]
     json: Option<Target>,
     /// A name for the recording
     #[arg(long, value_name = "NAME")]
     label: Option<String>,
-    /// Exit with 1 unless the run stays within these limits: p99<5ms,errors<0.1%. The figures are
-    /// min, mean, max, p50 and other percentiles, errors (failures and refusals), failed, refused,
-    /// unsent and rate. A limit on errors replaces the usual exit status for errors
+    /// Exit with 1 if broken: p99<5ms,errors<1%
+    ///
+    /// The figures are min, mean, max, p50 and other percentiles, errors (failures and refusals),
+    /// failed, refused, unsent and rate. A limit on errors replaces the usual exit status for errors
     #[arg(long, value_name = "LIMITS")]
     fail_if: Option<Conditions>,
 }

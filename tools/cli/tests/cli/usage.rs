@@ -19,7 +19,7 @@ const HELP_PARTS: [(&str, &str); 8] = [
         "-a, --address|-c, --connections|-l, --length|-d, --duration|-t, --threads|--warm-up|--pin|--json|\
      --reply-timeout|--driver|--segments|udp://|{client}|id={hex 8}|Examples:",
     ),
-    ("load -h", "-c, --connections|--rate|--json|--help has all options|Examples:"),
+    ("load -h", "-c, --connections|--rate|--json|--help has all options"),
     (
         "bench --help",
         "NAME|FILE|COMMAND|--quick|--rounds|--max-time|--precision|--only|--out|--verbose|--load|\

@@ -49,9 +49,10 @@ use values::{length, optional, text};
 #[group(skip)]
 #[command(group = ArgGroup::new("framing").args(["reply_until", "reply_length", "reply_length_field"]))]
 pub struct Options {
-    /// The server: http://HOST:PORT/PATH, https://, tcp://, tls://, udp://, unix:/path,
-    /// unix-datagram:/path, or HOST:PORT; or a FILE.toml with all options of a load [default:
-    /// 127.0.0.1:7000]
+    /// The server: http://HOST:PORT/PATH, tcp://, udp://, unix:/path …
+    ///
+    /// http://HOST:PORT/PATH, https://, tcp://, tls://, udp://, unix:/path, unix-datagram:/path, or
+    /// HOST:PORT; or a FILE.toml with all options of a load [default: 127.0.0.1:7000]
     #[arg(value_name = "TARGET", conflicts_with = "address")]
     pub target: Option<String>,
     /// The same as TARGET
@@ -60,16 +61,21 @@ pub struct Options {
     /// Connect to this Unix socket instead of the target's host
     #[arg(long, value_name = "PATH")]
     pub unix_socket: Option<PathBuf>,
-    /// Number of connections, or of sockets for datagrams [default: 50]
+    /// Number of connections [default: 50]
+    ///
+    /// Or of sockets, for datagrams
     #[arg(short = 'c', long, value_name = "COUNT", value_parser = values::connections)]
     pub connections: Option<usize>,
-    /// How long to measure, in seconds or with a unit: 500ms, 2m [default: 10]
+    /// How long to measure: 500ms, 30, 2m [default: 10]
+    ///
+    /// In seconds, or with a unit
     #[arg(short = 'd', long, value_name = "TIME", value_parser = values::measured_time)]
     #[serde(deserialize_with = "values::duration")]
     pub duration: Option<Duration>,
-    /// How many requests to send, over all connections: 500, 10k. The run ends with the last
-    /// reply, after --duration if that is given, or once no connection has got a reply for some 15
-    /// seconds; there is no warm-up
+    /// How many requests to send: 500, 10k
+    ///
+    /// Over all connections, without a warm-up. The run ends with the last reply, after --duration
+    /// if that is given, or once no connection has got a reply for some 15 seconds
     #[arg(short = 'n', long = "requests", value_name = "COUNT", value_parser = values::count)]
     #[serde(rename = "requests", deserialize_with = "values::request_count")]
     pub count: Option<u64>,
@@ -77,15 +83,21 @@ pub struct Options {
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     #[serde(deserialize_with = "values::duration")]
     pub warm_up: Option<Duration>,
-    /// Bytes per message, up to 64 MiB: 128, 16K [default: 512]
+    /// Bytes per message of an echo: 128, 16K [default: 512]
+    ///
+    /// At most 64 MiB
     #[arg(short, long, value_name = "BYTES", value_parser = length)]
     #[serde(deserialize_with = "values::bytes")]
     pub length: Option<usize>,
-    /// Messages in flight per connection or socket [default: 1]
+    /// Requests in flight per connection [default: 1]
+    ///
+    /// Or per socket, for datagrams
     #[arg(long, value_name = "COUNT", value_parser = values::pipeline)]
     pub pipeline: Option<usize>,
-    /// Requests per second over all connections, however fast the server is (an open loop): 500,
-    /// 10k [default: as fast as replies arrive, a closed loop]
+    /// Requests per second, an open loop: 500, 10k
+    ///
+    /// Over all connections, however fast the server is [default: as fast as replies arrive, a
+    /// closed loop]
     #[arg(long, value_name = "PER SECOND", conflicts_with = "think")]
     #[serde(deserialize_with = "optional")]
     pub rate: Option<Rate>,
@@ -115,7 +127,9 @@ pub struct Options {
     /// the connect, service times do not
     #[arg(long)]
     pub per_connection: bool,
-    /// Number of event loops that share the connections, each on its own thread [default: 1]
+    /// Event loops that share the load [default: 1]
+    ///
+    /// Each runs on its own thread
     #[arg(short = 't', long, value_name = "COUNT", value_parser = values::threads)]
     pub threads: Option<u16>,
     /// Run on this CPU
@@ -125,8 +139,10 @@ pub struct Options {
     #[arg(long, default_value = "auto")]
     #[serde(deserialize_with = "text")]
     pub driver: DriverChoice,
-    /// How long a connection waits for the next byte before it fails [default: 5]; a datagram that is
-    /// not echoed for this long is lost [default: 200ms]
+    /// How long to wait for a reply [default: 5]
+    ///
+    /// A connection that receives no byte of a reply for this long fails. A datagram that is not
+    /// echoed for this long is lost, after 200ms by default
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     #[serde(deserialize_with = "values::duration")]
     pub reply_timeout: Option<Duration>,
@@ -139,14 +155,20 @@ pub struct Options {
     #[serde(deserialize_with = "values::duration")]
     pub interval: Option<Duration>,
 
-    /// The method [default: GET, or POST with a body]
+    /// The HTTP method [default: GET]
+    ///
+    /// POST by default if there is a body
     #[arg(short = 'm', long, value_name = "METHOD", help_heading = HTTP_HEADING)]
     pub method: Option<String>,
-    /// A header, such as 'accept: text/html'; may be repeated
+    /// An HTTP header; may be repeated
+    ///
+    /// Such as 'accept: text/html'
     #[arg(short = 'H', long = "header", value_name = "NAME: VALUE", help_heading = HTTP_HEADING)]
     #[serde(rename = "header")]
     pub headers: Vec<String>,
-    /// The body, sent as it is
+    /// The HTTP body
+    ///
+    /// It is sent as it is
     #[arg(short = 'b', long, value_name = "TEXT", help_heading = HTTP_HEADING, conflicts_with = "body_file")]
     pub body: Option<String>,
     /// A file whose contents are sent as the body
@@ -173,8 +195,10 @@ pub struct Options {
     /// in that column of the next row, or with --in-order of the session's row
     #[arg(long, value_name = "FILE", help_heading = HTTP_HEADING)]
     pub data: Option<PathBuf>,
-    /// Use HTTP/2: negotiated by ALPN over TLS, otherwise with prior knowledge; --pipeline sets the
-    /// number of concurrent requests per connection
+    /// HTTP/2, with or without TLS
+    ///
+    /// Negotiated by ALPN over TLS, otherwise with prior knowledge; --pipeline sets the number of
+    /// concurrent requests per connection
     #[arg(long, help_heading = HTTP_HEADING)]
     pub h2: bool,
 
@@ -182,9 +206,11 @@ pub struct Options {
     /// with weights: '9*a' '1*b'; or @FILE, sent as it is
     #[arg(long, value_name = "TEXT", help_heading = SCRIPT_HEADING)]
     pub send: Vec<String>,
-    /// The expected reply or HTTP body, once for all requests or once per request; others count as
-    /// errors: the whole text, length:N, regex:EXPRESSION, sha256:HEX, or @FILE, compared as it is.
-    /// With --send, a text may have escapes and fields
+    /// The expected reply or HTTP body
+    ///
+    /// Once for all requests, or once per request; others count as errors. The whole text, length:N,
+    /// regex:EXPRESSION, sha256:HEX, or @FILE, compared as it is. With --send, a text may have
+    /// escapes and fields
     #[arg(long, value_name = "TEXT", help_heading = SCRIPT_HEADING)]
     pub expect: Vec<String>,
     /// A reply ends with these bytes, with escapes, such as \n
@@ -203,7 +229,9 @@ pub struct Options {
     /// Trust only the certificates in this file (PEM) [default: those that this system trusts]
     #[arg(long, value_name = "FILE", help_heading = TLS_HEADING)]
     pub tls_ca: Option<PathBuf>,
-    /// Do not check the certificate: neither its issuer, nor its name, nor its dates
+    /// Do not check the TLS certificate
+    ///
+    /// Neither its issuer, nor its name, nor its dates
     #[arg(short = 'k', long, conflicts_with = "tls_ca", help_heading = TLS_HEADING)]
     pub insecure: bool,
     /// The name to request, which the certificate must be for [default: the target's host]
