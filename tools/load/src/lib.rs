@@ -104,5 +104,7 @@ pub use schedule::{
     ThinkTime, parse_number,
 };
 pub use server_address::{MAX_UNIX_PATH_BYTES, ServerAddress, unix_address};
+#[doc(hidden)]
+pub use tls::{CertificateCheck, Presented};
 pub use tls::{ClientIdentity, Tls, Trust};
 pub use transport::SOURCE_ADDRESSES;

@@ -1,13 +1,12 @@
 //! Encryption between an agent and a load generator.
 
-use annulus_load::{hex, parse_hash, pem};
+use annulus_load::{CertificateCheck, Presented, hex, parse_hash, pem};
 use anyhow::{Context, Result};
 use ring::digest::{SHA256, digest};
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::danger::ServerCertVerifier;
 use rustls::crypto::{CryptoProvider, ring as provider};
-use rustls::crypto::{verify_tls12_signature, verify_tls13_signature};
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
-use rustls::{ClientConfig, DigitallySignedStruct, Error, ServerConfig, SignatureScheme};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::{ClientConfig, Error, ServerConfig};
 use std::fmt;
 use std::path::Path;
 use std::str::FromStr;
@@ -87,11 +86,10 @@ pub(crate) fn client(fingerprint: Option<Fingerprint>) -> Result<Arc<ClientConfi
         .with_safe_default_protocol_versions()
         .expect(PROVIDER_HAS_VERSIONS);
     let config = match fingerprint {
-        Some(fingerprint) => {
-            let algorithms = crypto();
-            let verifier = Arc::new(Pinned { fingerprint, algorithms });
-            builder.dangerous().with_custom_certificate_verifier(verifier).with_no_client_auth()
-        }
+        Some(fingerprint) => builder
+            .dangerous()
+            .with_custom_certificate_verifier(pinned(fingerprint))
+            .with_no_client_auth(),
         None => {
             let roots = pem::system_roots().context("give --agent-fingerprint")?;
             builder.with_root_certificates(roots).with_no_client_auth()
@@ -100,56 +98,19 @@ pub(crate) fn client(fingerprint: Option<Fingerprint>) -> Result<Arc<ClientConfi
     Ok(Arc::new(config))
 }
 
-/// Accepts only the certificate with this fingerprint, whatever its name, issuer and dates.
-#[derive(Debug)]
-struct Pinned {
-    fingerprint: Fingerprint,
-    algorithms: Arc<CryptoProvider>,
-}
-
-impl ServerCertVerifier for Pinned {
-    fn verify_server_cert(
-        &self,
-        certificate: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        _: &[u8],
-        _: UnixTime,
-    ) -> Result<ServerCertVerified, Error> {
-        let found = Fingerprint::of(certificate);
-        if found == self.fingerprint {
-            return Ok(ServerCertVerified::assertion());
+/// Returns a verifier that accepts only the certificate with this fingerprint, whatever its name,
+/// issuer and dates.
+fn pinned(expected: Fingerprint) -> Arc<dyn ServerCertVerifier> {
+    CertificateCheck::new(move |server: Presented<'_>| {
+        let found = Fingerprint::of(server.certificate);
+        if found == expected {
+            return Ok(());
         }
-        let expected = self.fingerprint;
         Err(Error::General(format!(
             "its certificate has the fingerprint {found} instead of {expected}: it is another \
              agent, or it was restarted with a new certificate"
         )))
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        let algorithms = &self.algorithms.signature_verification_algorithms;
-        verify_tls12_signature(message, certificate, signed, algorithms)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        let algorithms = &self.algorithms.signature_verification_algorithms;
-        verify_tls13_signature(message, certificate, signed, algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.algorithms.signature_verification_algorithms.supported_schemes()
-    }
+    })
 }
 
 #[cfg(test)]

@@ -144,12 +144,10 @@ pub(crate) fn connector(tls: &Tls, protocols: &[&str]) -> Result<TlsConnector, I
         .expect("ring does not support TLS 1.2 and 1.3");
     let builder = match &tls.trust {
         Trust::System => builder.with_root_certificates(pem::system_roots()?),
-        Trust::Roots(path) => {
-            builder.dangerous().with_custom_certificate_verifier(Arc::new(TrustedFile::read(path)?))
-        }
-        Trust::Unchecked => builder.dangerous().with_custom_certificate_verifier(Arc::new(
-            AcceptAnyCertificate(ring::default_provider()),
-        )),
+        Trust::Roots(path) => builder.dangerous().with_custom_certificate_verifier(trusting(path)?),
+        Trust::Unchecked => builder
+            .dangerous()
+            .with_custom_certificate_verifier(CertificateCheck::new(|_: Presented<'_>| Ok(()))),
     };
     let mut config = match &tls.identity {
         None => builder.with_no_client_auth(),
@@ -176,78 +174,31 @@ pub(crate) fn connector(tls: &Tls, protocols: &[&str]) -> Result<TlsConnector, I
     Ok(TlsConnector { config: Arc::new(config), name })
 }
 
-/// Accepts the certificates that rustls accepts with the roots of a file. Like OpenSSL, it also
-/// accepts a server certificate with `CA:TRUE` if the file contains it, because `openssl req -x509`
-/// creates such certificates.
-#[derive(Debug)]
-struct TrustedFile {
-    usual: Arc<WebPkiServerVerifier>,
-    trusted: Vec<CertificateDer<'static>>,
-}
-
-impl TrustedFile {
-    fn read(path: &Path) -> Result<TrustedFile, InvalidValue> {
-        let trusted = pem::certificates(path)?;
-        let failed = |error: &dyn fmt::Display| {
-            invalid(format!("cannot read certificates from {}: {error}", path.display()))
-        };
-        let mut roots = RootCertStore::empty();
-        for certificate in &trusted {
-            roots.add(certificate.clone()).map_err(|error| failed(&error))?;
-        }
-        let provider = Arc::new(ring::default_provider());
-        let usual = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider).build();
-        Ok(TrustedFile { usual: usual.map_err(|error| failed(&error))?, trusted })
+/// Returns a verifier that accepts the certificates that rustls accepts with the roots of a file.
+/// Like OpenSSL, it also accepts a server certificate with `CA:TRUE` if the file contains it,
+/// because `openssl req -x509` creates such certificates.
+fn trusting(path: &Path) -> Result<Arc<dyn ServerCertVerifier>, InvalidValue> {
+    let trusted = pem::certificates(path)?;
+    let failed = |error: &dyn fmt::Display| {
+        invalid(format!("cannot read certificates from {}: {error}", path.display()))
+    };
+    let mut roots = RootCertStore::empty();
+    for certificate in &trusted {
+        roots.add(certificate.clone()).map_err(|error| failed(&error))?;
     }
-}
-
-impl ServerCertVerifier for TrustedFile {
-    fn verify_server_cert(
-        &self,
-        end_entity: &CertificateDer<'_>,
-        intermediates: &[CertificateDer<'_>],
-        server_name: &ServerName<'_>,
-        ocsp_response: &[u8],
-        now: UnixTime,
-    ) -> Result<ServerCertVerified, Error> {
-        let usual = self.usual.verify_server_cert(
-            end_entity,
-            intermediates,
-            server_name,
-            ocsp_response,
-            now,
-        );
-        match usual {
+    let provider = Arc::new(ring::default_provider());
+    let usual = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider).build();
+    let usual = usual.map_err(|error| failed(&error))?;
+    Ok(CertificateCheck::new(move |server: Presented<'_>| {
+        let Presented { certificate, intermediates, name, ocsp_response, now } = server;
+        match usual.verify_server_cert(certificate, intermediates, name, ocsp_response, now) {
             // rustls has checked the dates before it returns this error, but not the name.
-            Err(error) if is_authority_error(&error) && self.trusted.contains(end_entity) => {
-                verify_server_name(&ParsedCertificate::try_from(end_entity)?, server_name)?;
-                Ok(ServerCertVerified::assertion())
+            Err(error) if is_authority_error(&error) && trusted.contains(certificate) => {
+                verify_server_name(&ParsedCertificate::try_from(certificate)?, name)
             }
-            usual => usual,
+            usual => usual.map(drop),
         }
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        dss: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        self.usual.verify_tls12_signature(message, cert, dss)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        dss: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        self.usual.verify_tls13_signature(message, cert, dss)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.usual.supported_verify_schemes()
-    }
+    }))
 }
 
 /// Returns true if a certificate was rejected because it is the certificate of an authority.
@@ -255,43 +206,74 @@ pub(crate) fn is_authority_error(error: &Error) -> bool {
     error.to_string().contains("CaUsedAsEndEntity")
 }
 
-/// Accepts every certificate. The server must still have the private key of the certificate that it
-/// presents.
-#[derive(Debug)]
-struct AcceptAnyCertificate(CryptoProvider);
+/// What a server presents in a handshake.
+pub struct Presented<'a> {
+    /// The certificate of the server.
+    pub certificate: &'a CertificateDer<'a>,
+    intermediates: &'a [CertificateDer<'a>],
+    name: &'a ServerName<'a>,
+    ocsp_response: &'a [u8],
+    now: UnixTime,
+}
 
-impl ServerCertVerifier for AcceptAnyCertificate {
+/// Verifies servers by a function. The server must always have the private key of the certificate
+/// that it presents.
+pub struct CertificateCheck<F> {
+    check: F,
+    provider: CryptoProvider,
+}
+
+impl<F: Fn(Presented<'_>) -> Result<(), Error> + Send + Sync + 'static> CertificateCheck<F> {
+    /// Creates a verifier that accepts what `check` accepts.
+    #[allow(clippy::new_ret_no_self)] // rustls takes verifiers in this form.
+    pub fn new(check: F) -> Arc<dyn ServerCertVerifier> {
+        Arc::new(CertificateCheck { check, provider: ring::default_provider() })
+    }
+}
+
+impl<F> fmt::Debug for CertificateCheck<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("CertificateCheck")
+    }
+}
+
+impl<F: Fn(Presented<'_>) -> Result<(), Error> + Send + Sync> ServerCertVerifier
+    for CertificateCheck<F>
+{
     fn verify_server_cert(
         &self,
-        _end_entity: &CertificateDer<'_>,
-        _intermediates: &[CertificateDer<'_>],
-        _server_name: &ServerName<'_>,
-        _ocsp_response: &[u8],
-        _now: UnixTime,
+        certificate: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        name: &ServerName<'_>,
+        ocsp_response: &[u8],
+        now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
-        Ok(ServerCertVerified::assertion())
+        (self.check)(Presented { certificate, intermediates, name, ocsp_response, now })
+            .map(|()| ServerCertVerified::assertion())
     }
 
     fn verify_tls12_signature(
         &self,
         message: &[u8],
-        cert: &CertificateDer<'_>,
-        dss: &DigitallySignedStruct,
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls12_signature(message, cert, dss, &self.0.signature_verification_algorithms)
+        let algorithms = &self.provider.signature_verification_algorithms;
+        verify_tls12_signature(message, certificate, signed, algorithms)
     }
 
     fn verify_tls13_signature(
         &self,
         message: &[u8],
-        cert: &CertificateDer<'_>,
-        dss: &DigitallySignedStruct,
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls13_signature(message, cert, dss, &self.0.signature_verification_algorithms)
+        let algorithms = &self.provider.signature_verification_algorithms;
+        verify_tls13_signature(message, certificate, signed, algorithms)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.signature_verification_algorithms.supported_schemes()
+        self.provider.signature_verification_algorithms.supported_schemes()
     }
 }
 
