@@ -32,12 +32,11 @@ pub(crate) struct Awake {
 }
 
 impl Cores {
-    /// Chooses the cores that are not given from `allowed`, which must not be empty. If neither
-    /// core is given, the server gets the first one. Any other choice depends on the core that is
-    /// known: the first core that shares no hardware with it, otherwise another core, otherwise the
-    /// same core.
-    pub fn choose(allowed: &[usize], server: Option<usize>, load: Option<usize>) -> Cores {
-        choose(allowed, server, load, siblings)
+    /// Chooses the first core of `allowed`, which must not be empty, for the servers. The load gets
+    /// the first core that shares no hardware with it, otherwise another core, otherwise the same
+    /// one.
+    pub fn choose(allowed: &[usize]) -> Cores {
+        choose(allowed, siblings)
     }
 
     /// Returns true if both are the same core, or two hardware threads of one core.
@@ -70,19 +69,12 @@ impl Awake {
     }
 }
 
-fn choose(
-    allowed: &[usize],
-    server: Option<usize>,
-    load: Option<usize>,
-    siblings: impl Fn(usize) -> Vec<usize>,
-) -> Cores {
+fn choose(allowed: &[usize], siblings: impl Fn(usize) -> Vec<usize>) -> Cores {
+    let server = allowed[0];
     let first_but = |others: &[usize]| allowed.iter().copied().find(|core| !others.contains(core));
-    let beside = |core: usize| {
-        let apart = first_but(&[&siblings(core)[..], &[core]].concat());
-        apart.or_else(|| first_but(&[core])).unwrap_or(core)
-    };
-    let server = server.unwrap_or_else(|| load.map_or(allowed[0], beside));
-    Cores { server, load: load.unwrap_or_else(|| beside(server)), are_awake: false }
+    let apart = first_but(&[&siblings(server)[..], &[server]].concat());
+    let load = apart.or_else(|| first_but(&[server])).unwrap_or(server);
+    Cores { server, load, are_awake: false }
 }
 
 /// Returns the hardware threads of this core, including itself; empty if the system does not report
@@ -110,28 +102,21 @@ mod tests {
         vec![core & !1, core | 1]
     }
 
-    fn chosen(allowed: &[usize], server: Option<usize>, load: Option<usize>) -> (usize, usize) {
-        let Cores { server, load, .. } = choose(allowed, server, load, neighbours);
+    fn chosen(allowed: &[usize]) -> (usize, usize) {
+        let Cores { server, load, .. } = choose(allowed, neighbours);
         (server, load)
     }
 
     #[test]
     fn the_load_gets_a_core_that_shares_nothing_with_the_server() {
-        assert_eq!(chosen(&[0, 1, 2, 3], None, None), (0, 2));
-        assert_eq!(chosen(&[5, 6, 7], None, None), (5, 6));
-        assert_eq!(chosen(&[0, 1, 2, 3], Some(3), None), (3, 0));
-        assert_eq!(chosen(&[0, 1, 2, 3], None, Some(0)), (2, 0));
+        assert_eq!(chosen(&[0, 1, 2, 3]), (0, 2));
+        assert_eq!(chosen(&[5, 6, 7]), (5, 6));
     }
 
     #[test]
     fn the_load_gets_a_sibling_or_the_same_core_if_there_is_no_other() {
-        assert_eq!(chosen(&[0, 1], None, None), (0, 1));
-        assert_eq!(chosen(&[4], None, None), (4, 4));
-    }
-
-    #[test]
-    fn given_cores_are_used() {
-        assert_eq!(chosen(&[0, 1, 2, 3], Some(1), Some(1)), (1, 1));
+        assert_eq!(chosen(&[0, 1]), (0, 1));
+        assert_eq!(chosen(&[4]), (4, 4));
         assert!(Cores { server: 1, load: 1, are_awake: false }.are_shared());
     }
 

@@ -1,7 +1,7 @@
 //! `annulus bench build`: builds peers and lists missing tools.
 
 use crate::duration;
-use crate::output::{self, JsonFile, Target, note};
+use crate::output::{self, note};
 use crate::usage::UsageError;
 use annulus_lab::describe::Description;
 use annulus_lab::distinct;
@@ -9,10 +9,8 @@ use annulus_lab::peer::{BuildOutcome, Peers};
 use annulus_load::clock;
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use serde::Serialize;
 use std::env;
 use std::process::ExitCode;
-use std::time::Duration;
 
 /// How many lines from the end of a failed build are shown.
 const MAX_FAILURE_LINES: usize = 20;
@@ -38,20 +36,6 @@ pub(super) struct BuildArgs {
     /// Peers by name [default: all]
     #[arg(value_name = "PEER")]
     names: Vec<String>,
-    /// Write the outcomes as JSON to a file, or to standard output as -
-    #[arg(long, value_name = "FILE|-")]
-    json: Option<Target>,
-}
-
-/// The outcome of one build in JSON.
-#[derive(Serialize)]
-struct BuildEntry {
-    name: String,
-    /// `built`, `left out` or `failed`.
-    outcome: &'static str,
-    /// Why the build was left out or failed.
-    why: Option<String>,
-    seconds: f64,
 }
 
 pub(super) fn run(args: &BuildArgs) -> Result<ExitCode> {
@@ -60,9 +44,7 @@ pub(super) fn run(args: &BuildArgs) -> Result<ExitCode> {
         "no directory 'tools/peers' here or in a parent: run this inside the repository",
     )?;
     let names = names(args, &peers)?;
-    let json = args.json.clone().map(Target::open).transpose()?;
-    let prints_text = !json.as_ref().is_some_and(JsonFile::is_stdout);
-    let (mut failed, mut entries) = (Vec::new(), Vec::new());
+    let mut failed = Vec::new();
     for (index, name) in names.iter().enumerate() {
         note(format_args!("annulus: building peer {name} ({} of {})", index + 1, names.len()));
         let began = clock::now();
@@ -73,30 +55,15 @@ pub(super) fn run(args: &BuildArgs) -> Result<ExitCode> {
             text += &tail(printed);
             failed.push(name.as_str());
         }
-        if prints_text {
-            output::print(&text)?;
-        }
-        entries.push(BuildEntry::new(name, built, took));
+        output::print(&text)?;
     }
-    if args.names.is_empty() && prints_text {
+    if args.names.is_empty() {
         missing_programs()?;
     }
-    output::deliver(json, &entries, None)?;
     if !failed.is_empty() {
         bail!("did not build: {}", failed.join(", "));
     }
     Ok(ExitCode::SUCCESS)
-}
-
-impl BuildEntry {
-    fn new(name: &str, built: BuildOutcome, took: Duration) -> BuildEntry {
-        let (outcome, why) = match built {
-            BuildOutcome::Program(_) => ("built", None),
-            BuildOutcome::Missing(why) => ("left out", Some(why)),
-            BuildOutcome::Failed { status, .. } => ("failed", Some(status.to_string())),
-        };
-        BuildEntry { name: name.to_owned(), outcome, why, seconds: took.as_secs_f64() }
-    }
 }
 
 /// Returns the named peers, or all of them.

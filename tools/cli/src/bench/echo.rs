@@ -1,6 +1,6 @@
 //! `annulus bench echo`: comparisons of echo servers over TCP, UDP and Unix sockets.
 
-use super::args::{Pins, bytes, max_rounds, parse_nonzero_time};
+use super::args::{CoreArgs, bytes, max_rounds, parse_nonzero_time};
 use super::measure;
 use super::run::peers;
 use crate::output::Target;
@@ -41,8 +41,8 @@ takes one of its modes: go-uring+sqpoll.
 
 Examples:
   annulus bench echo                                    about 50 seconds
-  annulus bench echo --cells 1x128,50x1000,100x16K,10x1M --precision 0.03
-  annulus bench echo --per-connection --cells 1000x16K --idle 30
+  annulus bench echo --connections 1,50 --bytes 128,16K --precision 0.03
+  annulus bench echo --per-connection -c 1000 --bytes 16K --idle 30
   annulus bench echo --servers uring,uring+locked-down
   annulus bench echo --json - | jq .verdicts";
 
@@ -55,22 +55,18 @@ pub(crate) struct EchoArgs {
     /// The transport between clients and servers
     #[arg(long, value_name = "KIND", default_value = "tcp")]
     transport: Transport,
-    /// Numbers of connections [default: 1,50,200]
+    /// Numbers of connections
     ///
     /// Each is measured with each of --bytes
-    #[arg(short, long, value_name = "COUNT,…", value_delimiter = ',',
+    #[arg(short, long, value_name = "COUNT,…", value_delimiter = ',', default_value = "1,50,200",
           value_parser = clap::value_parser!(u64).range(1..=MAX_CLIENTS as u64))]
     connections: Vec<u64>,
-    /// Bytes per message: 128, 16K, 1M [default: 128]
+    /// Bytes per message: 128, 16K, 1M
     ///
     /// One number or several
-    #[arg(long, value_name = "BYTES,…", value_delimiter = ',',
+    #[arg(long, value_name = "BYTES,…", value_delimiter = ',', default_value = "128",
           value_parser = parse_message_bytes)]
     bytes: Vec<u64>,
-    /// Pairs of connections and bytes, such as 1x128,100x16K,10x1M; instead of every --connections
-    /// with every --bytes, or in addition if either is given
-    #[arg(long, value_name = "COUNTxBYTES,…", value_delimiter = ',', value_parser = parse_cell)]
-    cells: Vec<(u64, u64)>,
     /// Servers by name: uring, epoll, threads, peer:NAME …
     ///
     /// Each is compared with the first [default: uring,epoll,threads; for udp and unix uring,epoll]
@@ -88,10 +84,6 @@ pub(crate) struct EchoArgs {
     /// most this
     #[arg(long, value_name = "RATIO", value_parser = parse_precision)]
     precision: Option<f64>,
-    /// The maximum number of rounds with --precision [default: 100, or --rounds if that is more]
-    #[arg(long, value_name = "COUNT", requires = "precision",
-          value_parser = clap::value_parser!(u64).range(1..=100_000))]
-    rounds_max: Option<u64>,
     /// How long a slice is measured
     ///
     /// In seconds, or with a unit: 300ms
@@ -125,8 +117,6 @@ pub(crate) struct EchoArgs {
     /// Read every server's memory again after it has been idle for this long
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     idle: Option<Duration>,
-    #[command(flatten)]
-    pins: Pins,
     /// Write every figure as JSON
     ///
     /// To a file, or to standard output as -
@@ -143,6 +133,8 @@ pub(crate) struct EchoArgs {
     /// Print every figure, not only the deciding ones
     #[arg(short, long)]
     verbose: bool,
+    #[command(flatten)]
+    cores: CoreArgs,
 }
 
 pub(crate) fn run(args: EchoArgs) -> Result<ExitCode> {
@@ -169,7 +161,7 @@ pub(crate) fn catalogue() -> Catalogue {
 /// Checks the arguments and sets up the comparison.
 pub(crate) fn setup(args: &EchoArgs) -> Result<Setup> {
     let transport = args.transport;
-    let (cores, catalogue) = (args.pins.choose()?, catalogue());
+    let (cores, catalogue) = (args.cores.choose()?, catalogue());
     if args.segments && transport != Transport::Udp {
         let text = "--segments requires --transport udp: leave it out, or choose udp";
         return Err(UsageError(text.into()).into());
@@ -187,7 +179,7 @@ pub(crate) fn setup(args: &EchoArgs) -> Result<Setup> {
     };
     // The metric to which --precision applies.
     let metric = if args.per_connection { "mean_us" } else { "cpu_us" };
-    let most = max_rounds(Some(args.rounds), args.rounds_max)?;
+    let most = max_rounds(Some(args.rounds));
     let rounds = Rounds::precise(args.rounds, most, metric, args.precision);
     let name = transport.kind().unwrap_or("echo").into();
     let echo = Echo {
@@ -218,38 +210,20 @@ fn servers(args: &EchoArgs, transport: Transport, catalogue: &Catalogue) -> Resu
     Ok(chosen)
 }
 
-/// Returns every combination of --connections and --bytes, followed by the pairs of --cells. If
-/// only --cells is given, returns only its pairs. A duplicate is an error.
+/// Returns every combination of --connections and --bytes. A duplicate is an error.
 fn cells(args: &EchoArgs) -> Result<Vec<Cell>> {
-    let alone = args.connections.is_empty() && args.bytes.is_empty() && !args.cells.is_empty();
-    let clients =
-        if args.connections.is_empty() { &[1, 50, 200] } else { args.connections.as_slice() };
-    let bytes = if args.bytes.is_empty() { &[128] } else { args.bytes.as_slice() };
-    let product = clients.iter().flat_map(|&clients| bytes.iter().map(move |&b| (clients, b)));
-    let pairs = product.filter(|_| !alone).chain(args.cells.iter().copied());
+    let EchoArgs { connections, bytes, .. } = args;
+    let pairs = connections.iter().flat_map(|&count| bytes.iter().map(move |&b| (count, b)));
     let cells: Vec<Cell> = pairs.map(|(c, b)| echo::cell(c as usize, b as usize)).collect();
     distinct(&cells, Cell::to_string)?;
     Ok(cells)
 }
 
-/// Parses `50x128`, `100x16K` or `10x1M`.
-fn parse_cell(text: &str) -> Result<(u64, u64), String> {
-    let (clients, size) =
-        text.split_once(['x', '×']).ok_or("write COUNTxBYTES, such as 50x128 or 100x16K")?;
-    let count =
-        clients.parse().map_err(|_| format!("'{clients}' is not a number of connections"))?;
-    Ok((up_to(count, MAX_CLIENTS, "connections")?, parse_message_bytes(size)?))
-}
-
 /// Parses `128`, `16K` or `1M`.
 fn parse_message_bytes(text: &str) -> Result<u64, String> {
-    up_to(bytes(text)?, MAX_MESSAGE_BYTES, "bytes")
-}
-
-fn up_to(value: u64, most: usize, what: &str) -> Result<u64, String> {
-    match value {
-        value if (1..=most as u64).contains(&value) => Ok(value),
-        _ => Err(format!("{value} {what} are out of range: use 1 to {most}")),
+    match bytes(text)? {
+        value if (1..=MAX_MESSAGE_BYTES as u64).contains(&value) => Ok(value),
+        value => Err(format!("{value} bytes are out of range: use 1 to {MAX_MESSAGE_BYTES}")),
     }
 }
 
@@ -280,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn cells_are_every_combination_and_the_named_pairs() {
+    fn cells_are_every_combination_of_connections_and_bytes() {
         let cells = |line: &str| {
             let loads = setup(line, Transport::Tcp).unwrap().loads;
             loads.iter().map(|load| load.cell.job()).collect::<Vec<_>>().join(", ")
@@ -288,8 +262,6 @@ mod tests {
         assert_eq!(cells("--connections 1,50 --bytes 1,128"), "1 1, 1 128, 50 1, 50 128");
         assert_eq!(cells("--connections 1 --bytes 16K,1M"), "1 16384, 1 1048576");
         assert_eq!(cells(""), "1 128, 50 128, 200 128");
-        assert_eq!(cells("--cells 100x16K,10x1M"), "100 16384, 10 1048576");
-        assert_eq!(cells("--connections 4 --cells 1×2"), "4 128, 1 2");
     }
 
     #[test]
@@ -301,10 +273,8 @@ mod tests {
             "--bytes 0",
             "--connections 1,x",
             "--duration -1",
-            "--cells 0x1",
             "--precision 0",
             "--precision NaN",
-            "--rounds-max 20",
             "--per-connection --pipeline 2",
         ] {
             assert!(parsed::<EchoArgs>(line).is_err(), "{line}");
@@ -312,15 +282,12 @@ mod tests {
         let error = parsed::<EchoArgs>("--duration 0").unwrap_err().to_string();
         assert!(error.contains("'0'") && error.contains("write 0.3"), "{error}");
         for (text, part) in [
-            ("50", "such as 50x128"),
-            ("0x1", "0 connections are out of range: use 1 to 1000000"),
-            ("x1", "'' is not a number of connections"),
-            ("1x", "'' is not a number of bytes"),
-            ("1xé", "'é' is not a number of bytes"),
-            ("1x65M", "68157440 bytes are out of range: use 1 to 67108864"),
-            ("1x18446744073709551615M", "is not a number of bytes"),
+            ("", "'' is not a number of bytes"),
+            ("é", "'é' is not a number of bytes"),
+            ("65M", "68157440 bytes are out of range: use 1 to 67108864"),
+            ("18446744073709551615M", "is not a number of bytes"),
         ] {
-            let error = parse_cell(text).unwrap_err();
+            let error = parse_message_bytes(text).unwrap_err();
             assert!(error.contains(part), "{text}: {error}");
         }
     }
@@ -339,10 +306,7 @@ mod tests {
             ("--servers uring+help", "unexpected argument '--help'"),
             ("--bytes 1048576 --pipeline 65", "1 connection × 1048576 bytes: 65 messages"),
             ("--connections 5,5", "5 connections × 128 bytes is given twice"),
-            ("--connections 50 --cells 50x128", "50 connections × 128 bytes is given twice"),
             ("--segments", "--segments requires --transport udp"),
-            ("--precision 0.1 --rounds-max 14", "--rounds-max 14 is below the 15 of --rounds"),
-            ("--server-pin 9999", "--server-pin 9999 is not allowed: this process may use "),
         ] {
             refused(setup(line, Transport::Tcp), part);
         }

@@ -1,10 +1,10 @@
 //! `annulus bench list`: lists all suites and comparisons with their sizes and approximate times.
 
-use super::args::Pins;
+use super::args::CoreArgs;
 use super::map;
 use super::subject::{self, Options, Subject};
 use crate::duration;
-use crate::output::{self, Target};
+use crate::output;
 use crate::text::{Listing, table};
 use annulus_lab::describe::{Description, Selection};
 use annulus_lab::map::RowDefinition;
@@ -34,9 +34,6 @@ pub(super) struct ListArgs {
     /// Names or files [default: all]
     #[arg(value_name = "NAME|FILE")]
     names: Vec<String>,
-    /// Write the list as JSON, with times in seconds, to a file, or to standard output as -
-    #[arg(long, value_name = "FILE|-")]
-    json: Option<Target>,
 }
 
 /// An entry of the list.
@@ -68,28 +65,14 @@ pub(super) fn run(args: &ListArgs) -> Result<ExitCode> {
         }
     }
     text += &format!("\n{}", titles.finish());
-    let json = args.json.clone().map(Target::open).transpose()?;
-    output::deliver(json, &listed.iter().map(as_json).collect::<Vec<_>>(), Some(text))?;
+    output::print(&text)?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn as_json(entry: &ListEntry) -> serde_json::Value {
-    serde_json::json!({
-        "name": entry.word,
-        "title": entry.title,
-        "kind": entry.kind,
-        "cells": entry.cells,
-        "contenders": entry.contenders,
-        "seconds": entry.time.as_secs_f64().round(),
-        "quick_seconds": entry.quick.as_secs_f64().round(),
-    })
-}
-
 fn options(quick: bool) -> Result<Options> {
-    let cores = Pins::default().choose()?;
-    let (precision, only) = (None, Selection::default());
+    let (cores, only) = (CoreArgs::default().choose()?, Selection::default());
     let max_time = Some(subject::MAX_TIME);
-    Ok(Options { quick, rounds: None, seed: 1, cores, precision, max_time, only })
+    Ok(Options { quick, rounds: None, seed: 1, cores, precision: None, max_time, only })
 }
 
 fn listed(word: String) -> Result<ListEntry> {

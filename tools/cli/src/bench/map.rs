@@ -1,6 +1,6 @@
 //! `annulus bench map`: what each workload gains, in one picture.
 
-use super::args::Pins;
+use super::args::CoreArgs;
 use super::measure::measure_rows;
 use super::subject::{self, Options, Subject};
 use crate::output::{self, Target, note};
@@ -53,7 +53,7 @@ pub(super) struct MapArgs {
     rows: Vec<String>,
     /// Draw the results in this directory, and measure nothing
     #[arg(long, value_name = "DIR",
-          conflicts_with_all = ["quick", "rounds", "seed", "server_pin", "load_pin", "awake"])]
+          conflicts_with_all = ["quick", "rounds", "seed", "awake"])]
     from: Option<PathBuf>,
     /// The directory for the results; an interrupted run resumes there [default: a new one]
     #[arg(short, long, value_name = "DIR")]
@@ -65,7 +65,7 @@ pub(super) struct MapArgs {
     #[arg(long, default_value_t = 1)]
     seed: u64,
     #[command(flatten)]
-    pins: Pins,
+    cores: CoreArgs,
 }
 
 pub(super) fn run(args: MapArgs) -> Result<ExitCode> {
@@ -97,7 +97,7 @@ impl MapArgs {
             quick: self.quick,
             rounds: self.rounds,
             seed: self.seed,
-            cores: self.pins.choose()?,
+            cores: self.cores.choose()?,
             precision: None,
             max_time: Some(MAX_TIME),
             only: Selection::default(),

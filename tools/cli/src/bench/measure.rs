@@ -1,6 +1,6 @@
 //! `annulus bench NAME`: measures comparisons by name and keeps the results.
 
-use super::args::{Pins, max_rounds, parse_nonzero_time, parse_pattern};
+use super::args::{CoreArgs, max_rounds, parse_nonzero_time, parse_pattern};
 use super::echo::parse_precision;
 use super::page;
 use super::results::report_text;
@@ -98,14 +98,10 @@ pub(super) struct RunArgs {
     #[arg(long, value_name = "TIME", value_parser = parse_nonzero_time,
           conflicts_with_all = ["quick", "rounds", "precision", "load", "load_command"])]
     max_time: Option<Duration>,
-    /// Measure more rounds until half the width of every deciding interval is at most this, such as
-    /// 0.03
+    /// Measure more rounds, at most 100, until half the width of every deciding interval is at most
+    /// this, such as 0.03
     #[arg(long, value_name = "RATIO", value_parser = parse_precision)]
     precision: Option<f64>,
-    /// The maximum number of rounds with --precision [default: 100, or --rounds if that is more]
-    #[arg(long, value_name = "COUNT", requires = "precision",
-          value_parser = clap::value_parser!(u64).range(1..=100_000))]
-    rounds_max: Option<u64>,
     /// Measure only these contenders and cells
     ///
     /// A pattern is CONTENDER/CELL, CONTENDER or /CELL; * matches any text. Write a cell as it is
@@ -130,7 +126,7 @@ pub(super) struct RunArgs {
     #[arg(short, long)]
     verbose: bool,
     #[command(flatten)]
-    pins: Pins,
+    cores: CoreArgs,
     #[command(flatten)]
     servers: ServerArgs,
 }
@@ -366,13 +362,12 @@ fn deliver(results: &Results, output: &mut Output) -> Result<MeasureOutcome> {
 
 impl RunArgs {
     fn options(&self) -> Result<Options> {
-        let most = max_rounds(self.rounds, self.rounds_max)?;
         Ok(Options {
             quick: self.quick || self.names.iter().any(|name| name == subject::QUICK_SUBJECTS),
             rounds: self.rounds,
             seed: self.seed,
-            cores: self.pins.choose()?,
-            precision: self.precision.map(|half_width| (half_width, most)),
+            cores: self.cores.choose()?,
+            precision: self.precision.map(|half_width| (half_width, max_rounds(self.rounds))),
             max_time: Some(self.max_time.unwrap_or(subject::MAX_TIME)),
             only: Selection::new(self.only.iter().map(String::as_str)),
         })

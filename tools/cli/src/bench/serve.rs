@@ -1,7 +1,7 @@
 //! `annulus bench serve`: shows results in a browser, even while they are being measured.
 
 use crate::http::{self, Answer, Refusal, Request};
-use crate::output::{self, Target, note};
+use crate::output::note;
 use annulus::signal::{self, Signal};
 use annulus_lab::page::ResultsDirectory;
 use anyhow::{Context, Result};
@@ -40,9 +40,6 @@ pub(super) struct ServeArgs {
     /// The port on 127.0.0.1; 0 for any free port
     #[arg(short, long, default_value_t = 7080)]
     port: u16,
-    /// Write the URL as JSON to a file, or to standard output as -, once the pages can be read
-    #[arg(long, value_name = "FILE|-")]
-    json: Option<Target>,
 }
 
 pub(super) fn run(args: ServeArgs) -> Result<ExitCode> {
@@ -56,14 +53,11 @@ async fn serve(directory: Arc<ResultsDirectory>, args: ServeArgs) -> Result<()> 
     let mut signals =
         signal::signals(&[Signal::SIGINT, Signal::SIGTERM]).context("cannot watch for ctrl-C")?;
     let address = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), args.port);
-    let json = args.json.map(Target::open).transpose()?;
     let listener = http::bind(&[address]).with_context(|| {
         format!("cannot listen on {address}: choose another port with --port, or 0 for a free one")
     })?;
     let address = listener.local_addr().context("cannot read the address")?;
     note(format_args!("annulus: http://{address}/ until ctrl-C"));
-    let url = serde_json::json!({ "url": format!("http://{address}/") });
-    output::deliver(json, &url, None)?;
     let answer = move |request| answer(Arc::clone(&directory), request);
     let served = pin!(http::serve(listener, ANSWER_TIMEOUT, answer));
     match select(pin!(signals.recv()), served).await {

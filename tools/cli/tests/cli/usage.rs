@@ -115,7 +115,6 @@ fn usage_error_is_one_line_and_exits_2() {
         (&["load", "--address", "nowhere"], &["'nowhere'", "HOST:PORT"]),
         (&["load", "--address", "127.0.0.1:0"], &["127.0.0.1:0", "port 0"]),
         (&["load", "--driver", "kqueue"], &["'kqueue'", "auto", "uring"]),
-        (&["bench", "nop", "--server-pin", "100000"], &["--server-pin 100000", "may use"]),
         (&["doctor", "--require", "kqueue"], &["'kqueue'", "auto", "uring"]),
     ] {
         annulus(args).fails_with(2, parts);

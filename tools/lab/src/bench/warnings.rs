@@ -109,7 +109,7 @@ fn imprecise(bench: &Bench, record: &Record) -> Option<String> {
     let wide = (0..bench.cells.len()).filter(|&cell| !bench.is_precise(record, cell));
     let cells = list(wide.map(|cell| &bench.cells[cell]))?;
     Some(format!(
-        "ratios are not known to within ± {half_width} at {cells}: allow more rounds (--precision, --rounds-max), or use a quieter \
+        "ratios are not known to within ± {half_width} at {cells}: allow more rounds (--rounds), or use a quieter \
          machine"
     ))
 }
