@@ -8,8 +8,8 @@ use crate::frames::{self, Deadline};
 use crate::text::printable;
 use crate::token::{self, Token};
 use crate::usage::only_with;
-use annulus_load::recording::{Interval, Recording, ServerUsage};
-use annulus_load::{Address, Observer, Progress};
+use annulus_load::Address;
+use annulus_load::recording::{Recording, ServerUsage};
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use rustls::pki_types::ServerName;
@@ -79,7 +79,7 @@ pub(super) struct Agent {
 
 /// A point in time at which figures are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Mark {
+pub(super) enum Mark {
     Begin,
     End,
 }
@@ -119,7 +119,7 @@ impl Agent {
 
     /// Makes the thread read the figures, and waits until it has, for at most twice the time that
     /// an answer may take. [`Agent::add_to`] reports a failure.
-    fn mark(&self, mark: Mark) {
+    pub(super) fn mark(&self, mark: Mark) {
         let sent = self.marks.as_ref().is_some_and(|marks| marks.send(mark).is_ok());
         if sent {
             let _ = self.marked.recv_timeout(2 * ANSWER_TIMEOUT);
@@ -213,40 +213,6 @@ fn ask(stream: &mut Stream) -> Result<Figures, String> {
         Ok(Reading::Figures(figures)) => Ok(figures),
         Ok(Reading::Gone(why)) => Err(printable(&why)),
         Err(error) => Err(format!("it failed during the run: {error}")),
-    }
-}
-
-/// An observer that also makes the agent read figures when the measured window opens and closes.
-pub(super) struct WithAgent<'a> {
-    pub(super) observer: &'a mut dyn Observer,
-    pub(super) agent: Option<&'a Agent>,
-}
-
-impl Observer for WithAgent<'_> {
-    fn connected(&mut self) {
-        self.observer.connected();
-    }
-
-    fn window_opened(&mut self) {
-        self.agent.iter().for_each(|agent| agent.mark(Mark::Begin));
-        self.observer.window_opened();
-    }
-
-    fn window_closed(&mut self) {
-        self.agent.iter().for_each(|agent| agent.mark(Mark::End));
-        self.observer.window_closed();
-    }
-
-    fn progress(&mut self, progress: Progress) {
-        self.observer.progress(progress);
-    }
-
-    fn interval(&mut self, interval: &Interval) {
-        self.observer.interval(interval);
-    }
-
-    fn is_interrupted(&self) -> bool {
-        self.observer.is_interrupted()
     }
 }
 

@@ -1,5 +1,6 @@
 //! The progress line of a run. It is shown only if standard error is a terminal.
 
+use super::agent::{Agent, Mark};
 use super::metrics::Metrics;
 use crate::output::note;
 use crate::signals::{SIGHUP, SIGINT, SIGTERM, Stop};
@@ -12,12 +13,14 @@ use std::time::Duration;
 
 const BAR_STEPS: u64 = 1000;
 
-/// The progress line of a run, and the signals that stop the run.
+/// The progress line of a run, the signals that stop the run, and others that follow it.
 pub(super) struct ProgressLine {
     bar: ProgressBar,
     state: RunState,
     /// Where the figures so far are exported, if anywhere.
     metrics: Option<Metrics>,
+    /// Reads the server's usage when the measured time begins and ends.
+    pub(super) agent: Option<Agent>,
     pub(super) stop: Stop,
 }
 
@@ -37,13 +40,13 @@ struct RunState {
 
 impl ProgressLine {
     /// Creates the progress line on standard error, and installs signal handlers.
-    pub(super) fn new(metrics: Option<Metrics>) -> Result<ProgressLine> {
+    pub(super) fn new(metrics: Option<Metrics>, agent: Option<Agent>) -> Result<ProgressLine> {
         let bar = ProgressBar::with_draw_target(Some(BAR_STEPS), ProgressDrawTarget::stderr());
         let style = ProgressStyle::with_template("{bar:12}  {msg}");
         let style = style.expect("the constant template is invalid");
         let stop = Stop::install(&[SIGINT, SIGTERM, SIGHUP]).context("cannot handle signals")?;
         let (bar, state) = (bar.with_style(style), RunState::default());
-        Ok(ProgressLine { bar, state, metrics, stop })
+        Ok(ProgressLine { bar, state, metrics, agent, stop })
     }
 
     /// Writes a line above the progress line.
@@ -73,8 +76,13 @@ impl Observer for ProgressLine {
         self.bar.set_position((share * BAR_STEPS as f64) as u64);
     }
 
+    fn window_opened(&mut self) {
+        self.agent.iter().for_each(|agent| agent.mark(Mark::Begin));
+    }
+
     /// Removes the line.
     fn window_closed(&mut self) {
+        self.agent.iter().for_each(|agent| agent.mark(Mark::End));
         self.bar.finish_and_clear();
     }
 

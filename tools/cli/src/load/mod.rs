@@ -9,7 +9,7 @@ mod otlp;
 mod parts;
 mod summary;
 
-use self::agent::{Agent, AgentOptions, WithAgent};
+use self::agent::{Agent, AgentOptions};
 use self::live::ProgressLine;
 use self::metrics::MetricsOptions;
 use self::parts::{First, Meeting, PartArgs, follow};
@@ -133,21 +133,17 @@ fn carry_out(
 ) -> Result<ExitCode> {
     let OutputArgs { json, label, fail_if } = output;
     let json = json.map(Target::open).transpose()?;
-    let mut watch = ProgressLine::new(metrics.start()?)?;
+    let mut watch = ProgressLine::new(metrics.start()?, agent)?;
     let (mut recording, stopped) = match meeting {
-        None => {
-            let mut observer = WithAgent { observer: &mut watch, agent: agent.as_ref() };
-            (annulus_load::run(plan, &mut observer).map_err(classify)?, None)
-        }
+        None => (annulus_load::run(plan, &mut watch).map_err(classify)?, None),
         Some(meeting) => {
             let mut first = First::meet(meeting, plan, &mut watch)?;
-            let mut observer = WithAgent { observer: &mut first, agent: agent.as_ref() };
-            let own = annulus_load::run(plan, &mut observer).map_err(classify);
+            let own = annulus_load::run(plan, &mut first).map_err(classify);
             first.finish(own)?
         }
     };
     (recording.run.command, recording.run.label) = (command(), label);
-    agent.into_iter().for_each(|agent| agent.add_to(&mut recording));
+    watch.agent.take().into_iter().for_each(|agent| agent.add_to(&mut recording));
     let text = (recording.seconds > 0.0).then(|| summary::text(&recording));
     output::deliver_with(json, |writer| recording.write(writer), text)?;
     exit_status(&recording, &watch.stop, stopped.as_deref(), fail_if.as_ref())

@@ -273,8 +273,9 @@ impl Observer for First<'_> {
     }
 
     fn window_opened(&mut self) {
-        self.barrier(Stage::Measuring);
+        // Reading the server's usage must not delay this part after the others have started.
         self.line.window_opened();
+        self.barrier(Stage::Measuring);
     }
 
     fn window_closed(&mut self) {
