@@ -87,7 +87,7 @@ def independent(address, seconds):
 
 
 def annulus(program, address, seconds):
-    command = [program, "load", "-a", f"{address[0]}:{address[1]}", "-c", str(CLIENTS), "-l", str(LENGTH)]
+    command = [program, "load", f"{address[0]}:{address[1]}", "-c", str(CLIENTS), "-l", str(LENGTH)]
     command += ["--rate", str(RATE), "-d", str(seconds), "--warm-up", "0.5", "--json", "-"]
     said = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
     said = said.get("summary", said)

@@ -77,8 +77,7 @@ pub(crate) fn run_info(plan: &Plan) -> RunInfo {
             (WorkloadKind::Streams, streams.pipeline, format!("{}{each}", plan.schedule))
         }
         Workload::Datagrams(datagrams) => {
-            let how = if datagrams.segments { ", as segments" } else { "" };
-            let schedule = format!("{}, lost after {:?}{how}", plan.schedule, plan.reply_timeout);
+            let schedule = format!("{}, lost after {:?}", plan.schedule, plan.reply_timeout);
             (WorkloadKind::Datagrams, datagrams.window, schedule)
         }
     };

@@ -149,17 +149,10 @@ impl Plan {
         }
         match self.workload {
             Workload::Streams(streams) => self.check_streams(streams)?,
-            Workload::Datagrams(Datagrams { window, segments, .. }) => {
-                if let (ServerAddress::Unix(path), true) = (&self.address, segments) {
-                    let path = path.display();
-                    let text = format!("segments need UDP: do not use them for {path}");
-                    return Err(invalid(text));
-                }
-                check_counts(&[
-                    ("bytes per datagram", self.length, 1, MAX_DATAGRAM_BYTES),
-                    ("datagrams in flight", window, 1, MAX_WINDOW),
-                ])?;
-            }
+            Workload::Datagrams(Datagrams { window, .. }) => check_counts(&[
+                ("bytes per datagram", self.length, 1, MAX_DATAGRAM_BYTES),
+                ("datagrams in flight", window, 1, MAX_WINDOW),
+            ])?,
         }
         check_lengths(&[
             ("warm-up", self.warm_up),
@@ -327,9 +320,6 @@ pub(crate) fn check_times(times: &[(&'static str, Duration)]) -> Result<(), Inva
     })
 }
 
-/// The maximum number of segments in one send, which every kernel with segmentation accepts.
-const MAX_SEGMENTS: usize = 64;
-
 /// The workload of the clients.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Workload {
@@ -367,9 +357,6 @@ pub struct Streams {
 pub struct Datagrams {
     /// Datagrams in flight per client: 1 to [`MAX_WINDOW`].
     pub window: usize,
-    /// Whether to send as many datagrams at once as the window allows (GSO), and to receive several
-    /// at once (GRO). UDP only.
-    pub segments: bool,
     /// The driver of the clients.
     pub driver: DriverChoice,
 }
@@ -388,7 +375,7 @@ impl Default for Streams {
 
 impl Default for Datagrams {
     fn default() -> Datagrams {
-        Datagrams { window: 1, segments: false, driver: DriverChoice::Auto }
+        Datagrams { window: 1, driver: DriverChoice::Auto }
     }
 }
 
@@ -402,18 +389,6 @@ impl From<Datagrams> for Workload {
     fn from(datagrams: Datagrams) -> Workload {
         Workload::Datagrams(datagrams)
     }
-}
-
-impl Datagrams {
-    /// Returns the maximum number of datagrams in one send.
-    pub(crate) fn max_segments(&self, length: usize) -> usize {
-        if self.segments { segments_that_fit(length) } else { 1 }
-    }
-}
-
-/// Returns how many datagrams of this length one send can carry as segments.
-fn segments_that_fit(length: usize) -> usize {
-    (MAX_DATAGRAM_BYTES / length).min(MAX_SEGMENTS)
 }
 
 #[cfg(test)]
@@ -558,8 +533,5 @@ mod tests {
         refused(datagrams, |plan| plan.length = 65_508, long);
         let none = Datagrams { window: 0, ..datagrams };
         refused(none, |_| (), "datagrams in flight must be from 1 to 1024, not 0");
-        let segments = Datagrams { segments: true, ..datagrams };
-        let unix = |plan: &mut Plan| plan.address = ServerAddress::Unix("/run/echo".into());
-        refused(segments, unix, "segments need UDP: do not use them for /run/echo");
     }
 }

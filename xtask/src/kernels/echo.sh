@@ -25,7 +25,7 @@ address=$(grep -o '127\.0\.0\.1:[0-9]*' "$said" | head -n 1)
 for clients in "-c 10 -l 128" "-c 400 -l 512" "-c 50 -l 65536"; do
     echo "load $clients"
     # shellcheck disable=SC2086 # several options
-    "$annulus" load -a "$address" $clients --duration 2 --reply-timeout 20 || exit 1
+    "$annulus" load "$address" $clients --duration 2 --reply-timeout 20 || exit 1
 done
 kill "$server"
 wait "$server"

@@ -101,10 +101,6 @@ pub(crate) struct EchoArgs {
     /// The driver of the clients: auto, uring or epoll
     #[arg(long, value_name = "KIND", default_value = "auto")]
     client: DriverChoice,
-    /// Clients send with segmentation and receive with coalescing (GSO and GRO); requires
-    /// --transport udp, useful with --pipeline
-    #[arg(long)]
-    segments: bool,
     /// A new connection for each message
     ///
     /// Connect, send, receive, close; also compares average and p99
@@ -162,17 +158,12 @@ pub(crate) fn catalogue() -> Catalogue {
 pub(crate) fn setup(args: &EchoArgs) -> Result<Setup> {
     let transport = args.transport;
     let (cores, catalogue) = (args.cores.choose()?, catalogue());
-    if args.segments && transport != Transport::Udp {
-        let text = "--segments requires --transport udp: leave it out, or choose udp";
-        return Err(UsageError(text.into()).into());
-    }
     let load = Options {
         warm_up: Some(args.warm_up),
         pin: Some(cores.load),
         seed: Some(args.seed),
         pipeline: (!args.per_connection).then_some(args.pipeline as usize),
         driver: args.client,
-        segments: args.segments,
         per_connection: args.per_connection,
         threads: args.threads,
         ..Options::default()
@@ -306,7 +297,6 @@ mod tests {
             ("--servers uring+help", "unexpected argument '--help'"),
             ("--bytes 1048576 --pipeline 65", "1 connection × 1048576 bytes: 65 messages"),
             ("--connections 5,5", "5 connections × 128 bytes is given twice"),
-            ("--segments", "--segments requires --transport udp"),
         ] {
             refused(setup(line, Transport::Tcp), part);
         }
@@ -320,13 +310,12 @@ mod tests {
             ("--servers uring,threads", "server 'threads' serves TCP only"),
             ("--bytes 65508", "bytes per datagram must be from 1 to 65507, not 65508"),
             ("--pipeline 1025", "datagrams in flight must be from 1 to 1024, not 1025"),
-            ("--segments --per-connection", "--per-connection does nothing without"),
+            ("--per-connection", "--per-connection does nothing without"),
         ] {
             refused(setup(line, Transport::Udp), part);
         }
         let plain = setup("--per-connection", Transport::Unix).unwrap();
         assert_eq!(plain.names(), ["uring", "epoll"]);
-        refused(setup("--segments", Transport::Unix), "--segments requires --transport udp");
         refused(
             setup("--servers uring,threads", Transport::Unix),
             "server 'threads' serves TCP only",

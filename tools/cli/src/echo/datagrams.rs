@@ -20,10 +20,6 @@ pub(super) struct DatagramArgs {
     #[arg(long, value_name = "COUNT",
           value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(super) outstanding: Option<u16>,
-    /// Receive UDP datagrams with coalescing and answer with segmentation (GRO and GSO): for
-    /// clients that also use segmentation
-    #[arg(long)]
-    pub(super) segments: bool,
     /// Buffer size to request for datagram sockets; the kernel caps it at net.core.rmem_max and
     /// wmem_max [default: 8388608]
     #[arg(long, value_name = "BYTES",
@@ -56,9 +52,6 @@ pub(super) fn open(
     let socket = socket.map_err(|error| plan.cannot_listen(&listen.endpoint, error))?;
     let address = socket.local_addr().context("cannot read the address listened on")?;
     datagrams.own.add(address);
-    socket
-        .set_coalescing(plan.datagrams.segments)
-        .context("cannot enable or disable coalescing of datagrams")?;
     let asked = socket.set_packet_info(address.ip().is_unspecified());
     asked.context("cannot request the destination addresses of datagrams")?;
     Ok((socket, address))
@@ -100,9 +93,8 @@ impl DatagramSocket for UdpSocket {
     }
 }
 
-/// A UDP socket that uses the ancillary data of datagrams. Coalesced data is echoed as the segments
-/// of one send. The source of an echo is the address to which the datagram was sent, which matters
-/// for a socket bound to the unspecified address.
+/// A UDP socket bound to the unspecified address. The source of an echo is the address to which the
+/// datagram was sent, which ancillary data has.
 #[derive(Debug)]
 pub(super) struct AncillaryUdpSocket(pub(super) UdpSocket);
 
@@ -113,9 +105,6 @@ impl DatagramSocket for AncillaryUdpSocket {
     async fn recv(&self) -> io::Result<(Lease, Self::Peer)> {
         let datagram = self.0.recv_datagram().await?;
         let mut answer = Transmit::to(datagram.source);
-        if let Some(size) = datagram.segment_size.and_then(|size| u16::try_from(size).ok()) {
-            answer = answer.segment_size(size);
-        }
         // A multicast group cannot be a source address.
         if let Some(asked) = datagram.local.filter(|asked| !asked.is_multicast()) {
             answer = answer.source(asked);

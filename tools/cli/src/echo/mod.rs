@@ -246,9 +246,7 @@ impl EchoArgs {
             ("--socket-buffer", self.datagrams.socket_buffer.is_some()),
         ];
         let has_datagrams = listens(|endpoint| !endpoint.is_stream());
-        only_with("a --listen for datagrams", has_datagrams, &of_datagrams)?;
-        let has_udp = listens(|endpoint| matches!(endpoint, Endpoint::Udp(_)));
-        only_with("a --listen udp://", has_udp, &[("--segments", self.datagrams.segments)])
+        only_with("a --listen for datagrams", has_datagrams, &of_datagrams)
     }
 }
 

@@ -148,7 +148,7 @@ fn open(
             }
             Endpoint::Udp(_) => {
                 let (socket, local) = datagrams::open(&server.plan, listen, &server.datagrams)?;
-                match server.plan.datagrams.segments || local.ip().is_unspecified() {
+                match local.ip().is_unspecified() {
                     true => echo_all(&server, AncillaryUdpSocket(socket), &mut listening),
                     false => echo_all(&server, socket, &mut listening),
                 }

@@ -372,10 +372,10 @@ fn link_local_address_is_served_and_loaded() {
         "$0" echo --listen "[fe80::1%lo]:7000" --listen "udp://[fe80::1%lo]:7000" 2>ready >&2 &
         until grep -q listening ready; do kill -0 $! || exit 1; done
         for try in $(seq 50); do
-            "$0" load -a "[fe80::1%lo]:7000" -n 1 -c 1 2>unreachable && break
+            "$0" load "[fe80::1%lo]:7000" -n 1 -c 1 2>unreachable && break
             grep -q "Network is unreachable" unreachable || break
         done
-        "$0" load -a "[fe80::1%lo]:7000" -c 2 -d 0.5 --warm-up 0 &&
+        "$0" load "[fe80::1%lo]:7000" -c 2 -d 0.5 --warm-up 0 &&
         "$0" load "udp://[fe80::1%lo]:7000" -c 2 -d 0.5 --warm-up 0
         ended=$?; kill $!; wait $!; exit $ended"#;
     let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("link-local");

@@ -42,7 +42,7 @@ fn load(address: SocketAddr, args: &[&str]) -> Finished {
 
 fn load_only(address: SocketAddr, args: &[&str]) -> Finished {
     let address = address.to_string();
-    let short = ["load", "--address", &address, "--duration", "0.2", "--json", "-"];
+    let short = ["load", &address, "--duration", "0.2", "--json", "-"];
     annulus(short.iter().chain(args))
 }
 
@@ -157,7 +157,7 @@ fn table_has_all_rows_and_fits_80_columns() {
     let server = Server::start(&[]);
     let address = server.address.to_string();
     let finished =
-        annulus(["load", "-a", &address, "-c", "4", "-l", "64", "-d", "0.5", "--warm-up", "0"]);
+        annulus(["load", &address, "-c", "4", "-l", "64", "-d", "0.5", "--warm-up", "0"]);
     assert_eq!((finished.code, finished.stderr.as_str()), (Some(0), ""));
     for part in ["requests/s", "p90", "4 connections × 64 bytes", "client CPU", "errors       none"]
     {
@@ -172,7 +172,7 @@ fn json_goes_to_a_file() {
     let file = std::env::temp_dir().join(format!("annulus-load-{}.json", std::process::id()));
     let (address, path) = (server.address.to_string(), file.to_str().unwrap());
     let finished =
-        annulus(["load", "-a", &address, "-c", "2", "-d", "0.5", "--warm-up", "0", "--json", path]);
+        annulus(["load", &address, "-c", "2", "-d", "0.5", "--warm-up", "0", "--json", path]);
     let text = std::fs::read_to_string(&file).unwrap();
     std::fs::remove_file(&file).unwrap();
     assert_eq!(finished.code, Some(0), "{finished:?}");
@@ -235,7 +235,7 @@ fn port_without_a_server_is_a_failure_that_names_it() {
 #[test]
 fn more_clients_than_open_files_is_an_error_with_both_numbers() {
     let limited = |limits: &str, address: SocketAddr| {
-        let load = format!("{ANNULUS} load -a {address} -c 100 -l 10 -d 0.5 --warm-up 0");
+        let load = format!("{ANNULUS} load {address} -c 100 -l 10 -d 0.5 --warm-up 0");
         finish(Command::new("sh").args(["-c", &format!("{limits} && exec {load}")]))
     };
     let server = Server::start(&[]);
@@ -263,7 +263,7 @@ fn vanished_server_is_counted_and_the_run_ends_on_time() {
     let (server, scratch) = (Server::start(&[]), Scratch::new("load-gone"));
     let (address, json) = (server.address.to_string(), scratch.path("a.json"));
     let mut command = Command::new(ANNULUS);
-    command.args(["load", "-a", &address, "-c", "2", "-d", "2", "--warm-up", "0"]);
+    command.args(["load", &address, "-c", "2", "-d", "2", "--warm-up", "0"]);
     command.args(["--interval", "0.05", "--json", &json]).stdin(Stdio::null());
     let load = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
     std::thread::sleep(Duration::from_millis(500));
@@ -287,7 +287,7 @@ fn broken_limit_fails_the_exit_status() {
     let server = Server::start(&[]);
     let load = |limits: &str| {
         let limits = ["-n", "2000", "-c", "4", "-l", "64", "--fail-if", limits];
-        annulus(["load", "-a", &server.address.to_string()].iter().chain(&limits))
+        annulus(["load", &server.address.to_string()].iter().chain(&limits))
     };
     let kept = load("p99<1m,mean<1m,errors<0.1%,rate>1");
     assert_eq!((kept.code, &*kept.stderr), (Some(0), ""), "{kept:?}");
@@ -350,7 +350,7 @@ fn unreachable_rate_is_a_warning_and_invalid_rates_are_refused() {
 fn per_connection_reports_failures() {
     let address = free_address().to_string();
     let per_connection =
-        |more: &[&str]| annulus(["load", "-a", &address, "--per-connection"].iter().chain(more));
+        |more: &[&str]| annulus(["load", &address, "--per-connection"].iter().chain(more));
     per_connection(&["-d", "0.2"])
         .fails_with(1, &["connect refused ", &address, "is the server running"]);
     per_connection(&["--threads", "0"]).fails_with(2, &["0", "from 1 to 256"]);

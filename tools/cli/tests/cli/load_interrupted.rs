@@ -109,7 +109,7 @@ fn interrupt(
     (signal, name, code): (Signal, &str, i32),
 ) -> Value {
     let (address, count) = if datagrams { udp_server(true) } else { tcp_server(true) };
-    let mut load = start(&[way, &["-a", &address]].concat());
+    let mut load = start(&[way, &[&address]].concat());
     await_count(&count, enough, &mut load);
     let finished = end_with(load, signal);
     finished.fails_with(code, &[&format!("interrupted by {name}"), "a part of the run"]);
@@ -151,7 +151,7 @@ fn interrupted_load_prints_results_so_far_and_exits_with_the_signals_status() {
 fn table_of_an_interrupted_load_says_so() {
     let (address, count) = tcp_server(true);
     let mut command = Command::new(ANNULUS);
-    command.args(["load", "-a", &address, "-d", "1h", "--warm-up", "0", "-c", "2"]);
+    command.args(["load", &address, "-d", "1h", "--warm-up", "0", "-c", "2"]);
     let command = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut load = command.spawn().unwrap();
     await_count(&count, 20 * MIN_REPLIES, &mut load);
@@ -167,7 +167,7 @@ fn table_of_an_interrupted_load_says_so() {
 fn load_interrupted_during_the_warm_up_has_measured_nothing() {
     for schedule in [&["--rate", "500"][..], &["--rate", "500", "--arrivals", "poisson"], &[]] {
         let (address, count) = tcp_server(true);
-        let args = ["-c", "2", "-d", "1h", "--warm-up", "1h", "-a", &address];
+        let args = ["-c", "2", "-d", "1h", "--warm-up", "1h", &address];
         let mut load = start(&[&args[..], schedule].concat());
         await_count(&count, 20, &mut load);
         kill_process(Pid::from_child(&load), Signal::INT).unwrap();
@@ -191,7 +191,7 @@ fn load_interrupted_during_the_warm_up_has_measured_nothing() {
 fn silent_server_does_not_delay_the_interrupt() {
     for (way, datagrams) in workloads() {
         let (address, count) = if datagrams { udp_server(false) } else { tcp_server(false) };
-        let mut load = start(&[&way[..], &["--reply-timeout", "1h"], &["-a", &address]].concat());
+        let mut load = start(&[&way[..], &["--reply-timeout", "1h"], &[&address]].concat());
         await_count(&count, 2, &mut load);
         let finished = end_with(load, Signal::INT);
         finished.fails_with(130, &["interrupted by SIGINT"]);
@@ -216,7 +216,7 @@ fn load_interrupted_while_connecting_has_measured_nothing() {
     rustix::net::listen(&listener, 0).unwrap();
     let address = listener.local_addr().unwrap();
     for driver in runtime_drivers() {
-        let args = ["-c", "5", "-d", "1h", "--driver", driver, "-a"];
+        let args = ["-c", "5", "-d", "1h", "--driver", driver];
         let mut load = start(&[&args[..], &[&address.to_string()]].concat());
         let deadline = clock::now() + PATIENCE;
         while !is_in_mask("SigCgt", load.id(), Signal::INT) {

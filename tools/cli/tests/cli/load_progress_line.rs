@@ -17,7 +17,7 @@ fn terminal_shows_progress_and_then_the_results() {
     let server = Server::start(&[]);
     // The test ends the load as soon as it has seen everything. The duration is a deadline.
     let options = "-c 2 -d 60 --warm-up 0 --interval 0.1";
-    let load = format!("'{ANNULUS}' load -a {} {options}", server.address);
+    let load = format!("'{ANNULUS}' load {} {options}", server.address);
     // `script` gives the load a terminal for all of its output, including standard error.
     let mut script = Command::new("script");
     script.args(["-qec", &load, "/dev/null"]).env("TERM", "xterm");

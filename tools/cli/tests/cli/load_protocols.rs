@@ -157,7 +157,7 @@ fn nginx_is_measured_over_http() {
     assert_eq!(outcomes(&[&url("/small")]), ["2xx"]);
     assert_eq!(outcomes(&[&url("/small"), "-m", "HEAD", "--pipeline", "4"]), ["2xx"]);
     // A refusal is a result, but a run with nothing else fails.
-    let missing = load(&["-a", &url("/missing{n}"), "--rate", "2000"]);
+    let missing = load(&[&url("/missing{n}"), "--rate", "2000"]);
     missing.fails_with(1, &["every reply", "is a refusal (4xx ", "; HTTP/1.1 404 Not Found)"]);
     let json = missing.json();
     assert_eq!(json["errors"], serde_json::json!({}), "{missing:?}");
@@ -232,5 +232,4 @@ fn hostile_replies_and_usage_errors_are_named() {
     usage(&["http://127.0.0.1:9/{n"], "'{n' at character 2 is not closed");
     usage(&["http://a/", "-l", "100"], "--length does nothing without echo");
     usage(&["tcp://a:1", "-H", "a: b"], "--header does nothing without");
-    usage(&["http://127.0.0.1:1", "-a", "127.0.0.1:1"], "cannot be used with");
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 fn load(server: &Server, args: &[&str]) -> Finished {
     let address = server.address.to_string();
-    let short = ["load", "-a", &address, "-c", "3", "-l", "64", "--warm-up", "0"];
+    let short = ["load", &address, "-c", "3", "-l", "64", "--warm-up", "0"];
     annulus(short.iter().chain(args))
 }
 
@@ -100,19 +100,7 @@ fn interrupted_run_is_recorded_and_marked() {
     let json = scratch.path("a.json");
     let address = server.address.to_string();
     let mut command = Command::new(ANNULUS);
-    command.args([
-        "load",
-        "-a",
-        &address,
-        "-c",
-        "2",
-        "-d",
-        "1h",
-        "--warm-up",
-        "0",
-        "--interval",
-        "0.05",
-    ]);
+    command.args(["load", &address, "-c", "2", "-d", "1h", "--warm-up", "0", "--interval", "0.05"]);
     command.args(["--json", &json]).stdin(Stdio::null()).stdout(Stdio::null());
     let mut child = command.stderr(Stdio::null()).spawn().unwrap();
     std::thread::sleep(Duration::from_millis(500));
@@ -133,6 +121,6 @@ fn interrupted_run_is_recorded_and_marked() {
 #[test]
 fn zero_interval_is_refused() {
     let address = free_address().to_string();
-    let load = |args: &[&str]| annulus(["load", "-a", &address].iter().chain(args));
+    let load = |args: &[&str]| annulus(["load", &address].iter().chain(args));
     load(&["--interval", "0"]).fails_with(2, &["the recorded interval must be above zero"]);
 }

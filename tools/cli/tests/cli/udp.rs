@@ -89,43 +89,6 @@ fn wildcard_udp_server_answers_from_the_address_the_client_used() {
     }
 }
 
-/// Data sent with segmentation is echoed in the same segments and in order, whichever task receives
-/// it.
-#[test]
-fn segments_are_echoed_as_sent() {
-    for driver in ["auto", "epoll"] {
-        let (server, udp) = start_with(driver, &["--segments", "--outstanding", "3"]);
-        annulus::run(async {
-            let socket = annulus::net::UdpSocket::bind("127.0.0.1:0").unwrap();
-            let datagram = noise(10 * 1200 + 7);
-            socket.send_segments(datagram.clone(), 1200, udp).await.unwrap();
-            let mut back = Vec::new();
-            for _ in 0..11 {
-                let received = annulus::time::timeout(PATIENCE, socket.recv()).await;
-                let lease = received.expect("no echo arrived in time").unwrap();
-                assert!(lease.len() == 1200 || back.len() == 12_000, "{} bytes", lease.len());
-                back.extend_from_slice(&lease);
-            }
-            assert!(back == datagram, "{driver}");
-            std::io::Result::Ok(())
-        })
-        .unwrap();
-        let address = format!("udp://{udp}");
-        let args = ["load", &address, "--segments", "--pipeline", "40", "-l", "1200"];
-        let timed = ["-c", "2", "-d", "0.5", "--warm-up", "0", "--driver", driver, "--json", "-"];
-        // No datagram is given up, however slow the machine is.
-        let finished = annulus(args.iter().chain(&timed).chain(&["--reply-timeout", "30s"]));
-        let report = finished.json();
-        let count = |name: &str| report["datagrams"][name].as_u64().unwrap();
-        let schedule = report["run"]["schedule"].as_str().unwrap();
-        assert_eq!((schedule, count("corrupt")), ("closed loop, lost after 30s, as segments", 0));
-        assert!(count("received") > 100 && count("lost") == 0, "{report}");
-        assert_eq!(server.stop().code, Some(0));
-    }
-    let path = ["load", "unix-datagram:/run/x", "--segments"];
-    annulus(path).fails_with(2, &["segments need UDP", "/run/x"]);
-}
-
 #[test]
 fn load_counts_every_datagram() {
     let (server, udp) = start("auto");
@@ -213,8 +176,7 @@ fn ones_sum(bytes: &[u8]) -> u16 {
 /// forever.
 #[test]
 fn forged_own_source_is_refused_and_counted() {
-    let ways: [(&str, &[&str]); 3] = [("auto", &[]), ("epoll", &[]), ("auto", &["--segments"])];
-    for (driver, more) in ways {
+    for driver in ["auto", "epoll"] {
         for (listen, to) in [
             ("udp://127.0.0.1:0", "127.0.0.1"),
             ("udp://0.0.0.0:0", "127.0.0.1"),
@@ -224,7 +186,7 @@ fn forged_own_source_is_refused_and_counted() {
         ] {
             let listens = ["--listen", "127.0.0.1:0", "--listen", listen];
             let mut command = Command::new(ANNULUS);
-            command.arg("echo").args(listens).args(["--driver", driver, "--stats", "-"]).args(more);
+            command.arg("echo").args(listens).args(["--driver", driver, "--stats", "-"]);
             let server = Server::spawn(&mut command);
             let (_, udp) = server.ready.split_once(", udp://").unwrap();
             let port = udp.split(' ').next().unwrap().parse::<SocketAddr>().unwrap().port();

@@ -93,7 +93,7 @@ fn every_stream_workload_runs_on_a_path() {
     let path = directory.path("s");
     let server = start("auto", &stream_address(&path));
     let address = stream_address(&path);
-    let load = ["load", "-a", &address, "-c", "5", "-l", "1000"];
+    let load = ["load", &address, "-c", "5", "-l", "1000"];
     let timed = ["-d", "0.5", "--warm-up", "0"];
     let ways: [&[&str]; 4] = [
         &["--pipeline", "8"],
@@ -197,7 +197,7 @@ fn stale_path_is_reused_and_one_in_use_is_not() {
 fn invalid_path_is_refused_with_its_limit() {
     let long = format!("unix:/{}", "x".repeat(107));
     annulus(["echo", "--listen", &long]).fails_with(2, &["108 bytes", "1 to 107"]);
-    annulus(["load", "-a", &long]).fails_with(2, &["108 bytes", "1 to 107"]);
+    annulus(["load", &long]).fails_with(2, &["108 bytes", "1 to 107"]);
     let nowhere = "unix:/nowhere/at/all";
     annulus(["echo", "--listen", nowhere])
         .fails_with(1, &[nowhere, "the directory does not exist"]);

@@ -54,9 +54,9 @@ fn commands(server: &str, udp: &str) -> Vec<Vec<String>> {
         "load --help".to_owned(),
         "doctor".to_owned(),
         "doctor --json -".to_owned(),
-        format!("load -a {server} {timed}"),
-        format!("load -a {server} {timed} --json -"),
-        format!("load -a {server} --per-connection {timed}"),
+        format!("load {server} {timed}"),
+        format!("load {server} {timed} --json -"),
+        format!("load {server} --per-connection {timed}"),
         format!("load {udp} {timed}"),
         "bench echo --servers epoll --connections 1 --rounds 2 --per-connection".to_owned(),
         "bench --help".to_owned(),
@@ -95,7 +95,7 @@ fn unwritable_stderr_does_not_change_the_exit_status() {
     let nowhere = free_address().to_string();
     for (line, code) in [
         (&["doctor"][..], 0),
-        (&["load", "-a", &nowhere, "-c", "1", "-d", "0.1"], 1),
+        (&["load", &nowhere, "-c", "1", "-d", "0.1"], 1),
         (&["echo", "--listen", "192.0.2.1:7000"], 1),
         (&["echo", "--loud"], 2),
         (&["load", "--length", "0"], 2),

@@ -11,13 +11,13 @@ const HELP_PARTS: [(&str, &str); 8] = [
     (
         "echo --help",
         "--listen|--driver|--workers|--spread|--pin|--max-connections|--idle-timeout|\
-     --shutdown-timeout|--memory-limit|--recv-buffers|--outstanding|--segments|\
+     --shutdown-timeout|--memory-limit|--recv-buffers|--outstanding|\
      --socket-buffer|--stats|Examples:",
     ),
     (
         "load --help",
-        "-a, --address|-c, --connections|-l, --length|-d, --duration|-t, --threads|--warm-up|--pin|--json|\
-     --reply-timeout|--driver|--segments|udp://|{client}|id={hex 8}|Examples:",
+        "-c, --connections|-l, --length|-d, --duration|-t, --threads|--warm-up|--pin|--json|\
+     --reply-timeout|--driver|udp://|{client}|id={hex 8}|Examples:",
     ),
     ("load -h", "-c, --connections|--rate|--json|--help has all options"),
     (
@@ -25,7 +25,7 @@ const HELP_PARTS: [(&str, &str); 8] = [
         "NAME|FILE|COMMAND|--quick|--rounds|--max-time|--precision|--only|--out|--verbose|--load|\
      --connections|list|build|compare|page|serve|Examples:|Exit status",
     ),
-    ("bench echo --help", "--transport|--segments|--pipeline|Examples:"),
+    ("bench echo --help", "--transport|--pipeline|Examples:"),
     ("contender --help", "nop|file|Examples:"),
     ("doctor --help", "--require|--json|Examples:"),
 ];
@@ -51,7 +51,7 @@ fn help_is_complete_and_fits_80_columns() {
 #[test]
 fn brief_load_help_omits_protocol_options() {
     let brief = annulus(["load", "-h"]).stdout;
-    for option in ["--arrivals", "--tls-ca", "--reply-length-field"] {
+    for option in ["--arrivals", "--tls-ca", "--reply-until"] {
         assert!(!brief.contains(option), "{option}: {brief}");
     }
 }
@@ -86,11 +86,6 @@ fn usage_error_is_one_line_and_exits_2() {
         (&["echo", "--spread", "hash"], &["--spread does nothing without several --workers"]),
         (&["echo", "--outstanding", "2"], &["--outstanding does nothing without", "datagrams"]),
         (&["echo", "--socket-buffer", "9"], &["--socket-buffer does nothing without"]),
-        (&["echo", "--segments"], &["--segments does nothing without a --listen udp://"]),
-        (
-            &["echo", "--segments", "--listen", "unix-datagram:/x"],
-            &["--segments does nothing without a --listen udp://"],
-        ),
         (
             &["echo", "--max-connections", "5", "--listen", "udp://127.0.0.1:0"],
             &["--max-connections does nothing without a --listen for streams"],
@@ -112,8 +107,8 @@ fn usage_error_is_one_line_and_exits_2() {
         (&["load", "-d", "{}"], &["'{}' is not a time", "-b the body"]),
         (&["load", "--duration", "0"], &["the duration must be above zero"]),
         (&["load", "--reply-timeout", "0"], &["the reply timeout must be above zero"]),
-        (&["load", "--address", "nowhere"], &["'nowhere'", "HOST:PORT"]),
-        (&["load", "--address", "127.0.0.1:0"], &["127.0.0.1:0", "port 0"]),
+        (&["load", "nowhere"], &["'nowhere'", "HOST:PORT"]),
+        (&["load", "127.0.0.1:0"], &["127.0.0.1:0", "port 0"]),
         (&["load", "--driver", "kqueue"], &["'kqueue'", "auto", "uring"]),
         (&["doctor", "--require", "kqueue"], &["'kqueue'", "auto", "uring"]),
     ] {
@@ -181,7 +176,7 @@ fn unwritable_path_is_a_usage_error_before_the_work() {
 #[test]
 fn unresolvable_host_is_named() {
     // An empty label, which no resolver accepts.
-    for args in [["echo", "--listen", "a..b:7000"], ["load", "--address", "a..b:7000"]] {
+    for args in [&["echo", "--listen", "a..b:7000"][..], &["load", "a..b:7000"]] {
         annulus(args).fails_with(1, &["cannot resolve 'a..b'", "127.0.0.1"]);
     }
 }

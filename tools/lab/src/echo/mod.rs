@@ -161,7 +161,7 @@ impl Echo {
         let files = cells.iter().filter_map(|cell| cell.number("connections")).max();
         let files = files.unwrap_or_default();
         limits::reserve(files as usize)?;
-        let Options { driver, segments, per_connection, warm_up, .. } = self.load;
+        let Options { driver, per_connection, warm_up, .. } = self.load;
         let [pipeline, threads] = [self.load.pipeline, self.load.threads.map(usize::from)]
             .map(|count| count.unwrap_or(1));
         let (seconds, cores) = (self.time.as_secs_f64(), Placement::Apart.terms(self.cores));
@@ -170,11 +170,10 @@ impl Echo {
             true => format!("a connection per message, event loops: {threads}"),
             false => format!("{pipeline} in flight per connection"),
         };
-        let segmented = if segments { ", as segments" } else { "" };
         let shown = Presentation {
             kind: self.transport.kind().unwrap_or("echo"),
             title: None,
-            terms: format!(" of {seconds} s, {cores} ({driver}), {how}{segmented}{awake}"),
+            terms: format!(" of {seconds} s, {cores} ({driver}), {how}{awake}"),
             legend: "; CPU µs: of the server, per request".into(),
             metrics: metrics(self.transport, &self.load),
             parameters: parameters(json!({
@@ -184,7 +183,6 @@ impl Echo {
                 "server_core": self.cores.server,
                 "load_core": self.cores.load,
                 "pipeline": pipeline,
-                "segments": segments,
                 "per_connection": per_connection,
                 "threads": threads,
             })),

@@ -26,7 +26,6 @@ pub(crate) struct DatagramClient {
     socket: Socket,
     payload: DatagramPayload,
     /// The maximum number of datagrams in one send.
-    max_segments: usize,
     in_flight: RefCell<InFlightTable>,
     context: Rc<ThreadContext<Datagrams>>,
     /// Waker of the client's task while it waits for `in_flight` to change.
@@ -44,7 +43,6 @@ impl DatagramClient {
             number,
             socket,
             payload: DatagramPayload::new(plan.seed, number, plan.length),
-            max_segments: datagrams.max_segments(plan.length),
             in_flight: RefCell::new(InFlightTable::new(datagrams.window)),
             context: Rc::clone(context),
             waiting: RefCell::new(None),
@@ -68,29 +66,22 @@ impl DatagramClient {
     /// Sends until the run is over, then waits until no datagram is in flight.
     async fn send_loop(&self) -> Result<(), Fault> {
         while self.wait_for_slot().await {
-            let datagrams = self.write();
-            self.socket.send(datagrams).await.map_err(|error| Fault::transfer(&error))?;
+            self.socket.send(self.write()).await.map_err(|error| Fault::transfer(&error))?;
         }
         self.wait_until(|in_flight| (in_flight.waiting() == 0).then_some(())).await;
         Ok(())
     }
 
-    /// Writes the datagrams of the next send: one for each free slot, up to `max_segments`.
+    /// Writes the next datagram.
     fn write(&self) -> Vec<u8> {
         let (now, mut recorder) = (clock::nanos(), self.context.recorder.borrow_mut());
-        let (mut in_flight, mut datagrams) = (self.in_flight.borrow_mut(), Vec::new());
-        let mut count = 0;
-        for _ in 0..self.max_segments {
-            if !in_flight.has_room() {
-                break;
-            }
-            count += 1;
-            self.payload.write(in_flight.send(now, recorder.is_open()), &mut datagrams);
-            recorder.sent(&RequestTimes::all(now));
-        }
-        recorder.sent_together(annulus::turns().unwrap_or_default(), count);
-        recorder.bytes_sent(datagrams.len());
-        datagrams
+        let (number, mut datagram) =
+            (self.in_flight.borrow_mut().send(now, recorder.is_open()), Vec::new());
+        self.payload.write(number, &mut datagram);
+        recorder.sent(&RequestTimes::all(now));
+        recorder.sent_together(annulus::turns().unwrap_or_default(), 1);
+        recorder.bytes_sent(datagram.len());
+        datagram
     }
 
     /// Waits for a free slot. Returns false if the run is over.

@@ -1,7 +1,7 @@
 use crate::plan::{Datagrams, Plan};
 use crate::server_address::{ServerAddress, unix_address};
 use annulus::Lease;
-use annulus::net::{SendDatagram, Transmit, UdpOptions, UdpSocket, UnixDatagram, UnixOptions};
+use annulus::net::{SendDatagram, UdpOptions, UdpSocket, UnixDatagram, UnixOptions};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::linux::net::SocketAddrExt;
@@ -17,8 +17,7 @@ const MIN_RECV_BUFFER_BYTES: usize = 212_992;
 /// A socket that is connected to the server.
 #[derive(Debug)]
 pub(crate) enum Socket {
-    /// A UDP socket, and how its sends are divided into segments.
-    Udp(UdpSocket, Transmit),
+    Udp(UdpSocket),
     Unix(UnixDatagram),
 }
 
@@ -27,36 +26,23 @@ impl Socket {
         let buffer =
             (datagrams.window * (plan.length + DATAGRAM_OVERHEAD_BYTES)).max(MIN_RECV_BUFFER_BYTES);
         match &plan.address {
-            ServerAddress::Inet(address) => {
-                let socket = open_udp(*address, buffer).await?;
-                socket.set_coalescing(datagrams.segments)?;
-                Ok(Socket::Udp(socket, transmit(plan, datagrams)))
-            }
+            ServerAddress::Inet(address) => open_udp(*address, buffer).await.map(Socket::Udp),
             ServerAddress::Unix(path) => open_unix(path, buffer).map(Socket::Unix),
         }
     }
 
-    /// Sends one datagram, or several of equal length in one call if UDP segmentation is on.
-    pub(super) fn send(&self, datagrams: Vec<u8>) -> SendDatagram<'_> {
+    pub(super) fn send(&self, datagram: Vec<u8>) -> SendDatagram<'_> {
         match self {
-            Socket::Udp(socket, how) => socket.send_with(datagrams, how),
-            Socket::Unix(socket) => socket.send(datagrams),
+            Socket::Udp(socket) => socket.send(datagram),
+            Socket::Unix(socket) => socket.send(datagram),
         }
     }
 
     pub(super) async fn recv(&self) -> io::Result<Lease> {
         match self {
-            Socket::Udp(socket, _) => socket.recv().await,
+            Socket::Udp(socket) => socket.recv().await,
             Socket::Unix(socket) => socket.recv().await,
         }
-    }
-}
-
-/// Returns how a send is divided into datagrams.
-fn transmit(plan: &Plan, datagrams: Datagrams) -> Transmit {
-    match u16::try_from(plan.length) {
-        Ok(size) if datagrams.segments => Transmit::connected().segment_size(size),
-        _ => Transmit::connected(),
     }
 }
 

@@ -53,11 +53,8 @@ pub struct Options {
     ///
     /// http://HOST:PORT/PATH, https://, tcp://, tls://, udp://, unix:/path, unix-datagram:/path, or
     /// HOST:PORT; or a FILE.toml with all options of a load [default: 127.0.0.1:7000]
-    #[arg(value_name = "TARGET", conflicts_with = "address")]
+    #[arg(value_name = "TARGET")]
     pub target: Option<String>,
-    /// The same as TARGET
-    #[arg(short, long, value_name = "TARGET")]
-    pub address: Option<String>,
     /// Connect to this Unix socket instead of the target's host
     #[arg(long, value_name = "PATH")]
     pub unix_socket: Option<PathBuf>,
@@ -146,10 +143,6 @@ pub struct Options {
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     #[serde(deserialize_with = "values::duration")]
     pub reply_timeout: Option<Duration>,
-    /// UDP only: send as many datagrams at once as --pipeline allows, and receive several at once
-    /// (GSO and GRO)
-    #[arg(long)]
-    pub segments: bool,
     /// The length of a recorded interval [default: 1]
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     #[serde(deserialize_with = "values::duration")]
@@ -183,7 +176,7 @@ pub struct Options {
     /// A file of requests as vegeta reads it (its http and json formats), instead of TARGET; they
     /// are sent in order
     #[arg(long, value_name = "FILE", help_heading = HTTP_HEADING,
-          conflicts_with_all = ["target", "address", "method", "body", "body_file", "requests"])]
+          conflicts_with_all = ["target", "method", "body", "body_file", "requests"])]
     pub targets: Option<PathBuf>,
     /// Keep the cookies that the server sets on each connection, and send them as a browser does
     #[arg(long, help_heading = HTTP_HEADING)]
@@ -351,14 +344,10 @@ impl Options {
     /// Fails if the file cannot be read or is invalid, or if other options accompany it.
     pub fn resolved(self) -> Result<Options, OptionsError> {
         let is_file = |text: &&str| text.ends_with(".toml") && !endpoint::has_scheme(text);
-        let Some(path) = self.target_text().filter(is_file).map(PathBuf::from) else {
+        let Some(path) = self.target.as_deref().filter(is_file).map(PathBuf::from) else {
             return Ok(self);
         };
-        let alone = Options {
-            target: self.target.clone(),
-            address: self.address.clone(),
-            ..Options::default()
-        };
+        let alone = Options { target: self.target.clone(), ..Options::default() };
         if self != alone {
             let text = format!(
                 "{} contains the whole load: move the other options into it",
@@ -370,11 +359,6 @@ impl Options {
             let why = without_type_names(&error.to_string());
             usage(format!("{}: {why}", path.display()))
         })
-    }
-
-    /// Returns the text of the option `target` or `address`.
-    fn target_text(&self) -> Option<&str> {
-        self.target.as_deref().or(self.address.as_deref())
     }
 
     /// Returns the plan of the load.
@@ -402,7 +386,7 @@ impl Options {
         servers: impl Fn(&Target) -> Result<(ServerAddress, Option<ServerAddresses>), OptionsError>,
     ) -> Result<Plan, OptionsError> {
         let file = self.targets.as_deref().map(read_targets).transpose()?;
-        let target = match (&file, self.target_text()) {
+        let target = match (&file, self.target.as_deref()) {
             (Some(file), None) => file.target.clone(),
             (Some(_), Some(text)) => {
                 return Err(usage(format!(
@@ -420,7 +404,7 @@ impl Options {
         let workload: Workload = match kind {
             LoadKind::Datagrams => {
                 let window = self.pipeline.unwrap_or(1);
-                Datagrams { window, segments: self.segments, driver: self.driver }.into()
+                Datagrams { window, driver: self.driver }.into()
             }
             LoadKind::Echo | LoadKind::Http | LoadKind::Script => self.streams().into(),
         };
@@ -522,7 +506,6 @@ impl Options {
             (self.reply_length.is_some(), "--reply-length", NEEDS_SEND),
             (self.reply_length_field.is_some(), "--reply-length-field", NEEDS_SEND),
             (self.length.is_some(), "--length", ("echo", &[LoadKind::Echo, LoadKind::Datagrams])),
-            (self.segments, "--segments", ("a target udp://…", &[LoadKind::Datagrams])),
             (self.per_connection, "--per-connection", NEEDS_STREAMS),
             (self.threads.is_some(), "--threads", NEEDS_STREAMS),
         ];

@@ -23,8 +23,8 @@ fn target_and_options_select_the_protocol() {
     for (args, name) in [
         (&["127.0.0.1:7"][..], "echo"),
         (&["unix:/x"], "echo"),
-        (&["-a", "unix-datagram:/x"], "echo"),
-        (&["udp://127.0.0.1:7", "--pipeline", "4", "--segments"], "echo"),
+        (&["unix-datagram:/x"], "echo"),
+        (&["udp://127.0.0.1:7", "--pipeline", "4"], "echo"),
         (&["http://127.0.0.1"], "HTTP/1.1"),
         (&["https://127.0.0.1", "--h2", SKIP_CHECK], "HTTP/2"),
         (&["tls://127.0.0.1:1", "--send", r"x\n", "--reply-until", r"\n", SKIP_CHECK], "script"),
@@ -53,8 +53,6 @@ fn options_without_effect_are_rejected() {
             &["unix-datagram:/x", "--per-connection"],
             "--per-connection does nothing without a target over TCP",
         ),
-        (&["unix-datagram:/x", "--segments"], "segments need UDP"),
-        (&["127.0.0.1:1", "--segments"], "does nothing without a target udp://"),
         (&["udp://127.0.0.1:1", "--rate", "5"], "a schedule cannot be used with datagrams"),
         (
             &["http://127.0.0.1", "--send", "x"],

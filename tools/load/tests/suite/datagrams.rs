@@ -89,19 +89,6 @@ fn echo_loses_nothing_at_any_length() {
 }
 
 #[test]
-fn each_segment_of_a_send_is_counted_as_a_datagram() {
-    for (length, window) in [(1200, 30), (7, 3), (60_000, 1)] {
-        let workload = Datagrams { window, segments: true, ..Datagrams::default() };
-        let plan = |address| Plan { workload: workload.into(), ..plan(address, 2, length, window) };
-        let enough = |figures: &DatagramCounts| figures.received > 2 * window as u64;
-        let (report, figures) = run_until(echo, plan, enough);
-        assert!(report.errors.is_empty(), "{length}: {:?}", report.first_error);
-        let odd = [figures.lost, figures.duplicated, figures.corrupt];
-        assert_eq!(odd, [0; 3], "{length}: {report:?}");
-    }
-}
-
-#[test]
 fn loss_is_counted_and_does_not_stall_the_clients() {
     for length in [4, 100] {
         let server = || {
