@@ -293,7 +293,7 @@ impl Stream {
         match result {
             // A zero-copy receive has reached its limit.
             Ok(_) if is_zero_copy && self.rx.limit == 0 => self.rx.limit = u32::MAX,
-            Ok(_) => self.rx.end = Some(RecvEnd::Eof),
+            Ok(_) => self.rx.end = Some(self.end_of_bytes()),
             // Only TCP sockets have zero-copy receives.
             Err(Errno::PROTONOSUPPORT) if is_zero_copy => {
                 self.rx.last_outcome.is_zero_copy = false;
@@ -312,6 +312,14 @@ impl Stream {
             Err(errno) if ends_operation_only(errno) => {}
             Err(errno) => self.rx.end = Some(RecvEnd::Failed(errno)),
         }
+    }
+
+    /// Returns how a stream ended that receives no more bytes. The kernel reports the loss of a
+    /// connection once. If a send got that error, a receive gets an end, as if the peer had sent
+    /// everything.
+    fn end_of_bytes(&self) -> RecvEnd {
+        let lost = self.tx.error.filter(|errno| is_lost_connection(*errno));
+        lost.map_or(RecvEnd::Eof, RecvEnd::Failed)
     }
 
     /// Pauses before arming the receive or its readiness poll again, because the system is out of
@@ -397,6 +405,25 @@ impl Stream {
         // Memory of a receive in flight stays until its terminal event.
         rx.heap.take_if(|heap| heap.len > 0);
     }
+}
+
+/// Returns true for errors of a connection that the peer has not ended: a reset, or a time-out, for
+/// which the kernel may report the last ICMP error instead. After the peer's end, a send fails with
+/// `EPIPE`.
+fn is_lost_connection(errno: Errno) -> bool {
+    const LOST: [Errno; 10] = [
+        Errno::CONNRESET,
+        Errno::CONNABORTED,
+        Errno::TIMEDOUT,
+        Errno::HOSTUNREACH,
+        Errno::NETUNREACH,
+        Errno::CONNREFUSED,
+        Errno::HOSTDOWN,
+        Errno::NOPROTOOPT,
+        Errno::NONET,
+        Errno::PROTO,
+    ];
+    LOST.contains(&errno)
 }
 
 /// Takes task budget for EOF or an error, which are always ready. Received bytes take none, because

@@ -156,6 +156,7 @@ suite! {
     streams::the_client_half_closes_and_still_receives;
     streams::the_server_half_closes_and_still_receives;
     streams::a_reset_is_reported_and_stays;
+    streams::a_reset_that_a_send_has_reported_is_not_the_end;
     streams::an_end_after_unread_bytes_is_received;
     streams::four_mebibytes_are_echoed, then streams::were_zero_copy;
     streams::several_chunks_are_sent_as_one, then streams::were_zero_copy;

@@ -58,24 +58,37 @@ pub(crate) async fn a_reset_is_reported_and_stays() -> io::Result<()> {
     Ok(())
 }
 
-/// Bytes and the end after them arrive before the first receive, and a send has already taken the
-/// socket's error.
-pub(crate) async fn an_end_after_unread_bytes_is_received() -> io::Result<()> {
+/// A send takes the error of the socket before the first receive.
+pub(crate) async fn a_reset_that_a_send_has_reported_is_not_the_end() -> io::Result<()> {
     let (mut client, mut server) = pair().await?;
-    client.send("the request").await?;
+    client.send("half a reply").await?;
     client.drain().await?;
     client.abort();
     while server.send("hello?").await.is_ok() && server.drain().await.is_ok() {}
-    assert_eq!(receive(&mut server, 11).await?, b"the request");
-    assert!(!matches!(server.recv().await, Ok(Some(_))), "bytes arrived that were not sent");
+    assert_eq!(receive(&mut server, 12).await?, b"half a reply");
+    for _ in 0..2 {
+        assert_eq!(server.recv().await.unwrap_err().kind(), ErrorKind::ConnectionReset);
+    }
+    Ok(())
+}
 
+/// Bytes and the end after them arrive before the first receive, and a send has already failed.
+pub(crate) async fn an_end_after_unread_bytes_is_received() -> io::Result<()> {
     let (mut client, mut server) = UnixStream::pair()?;
     client.send("the request").await?;
     client.drain().await?;
     drop(client);
     while server.send("hello?").await.is_ok() && server.drain().await.is_ok() {}
     assert_eq!(server.recv().await?.as_deref(), Some(&b"the request"[..]));
+    // A client that has not read the bytes from the server resets a Unix stream.
     assert!(!matches!(server.recv().await, Ok(Some(_))), "bytes arrived that were not sent");
+
+    let (mut client, mut server) = pair().await?;
+    client.send("the request").await?;
+    client.close().await?;
+    while server.send("hello?").await.is_ok() && server.drain().await.is_ok() {}
+    assert_eq!(receive(&mut server, 11).await?, b"the request");
+    assert!(server.recv().await?.is_none(), "bytes arrived that were not sent");
     Ok(())
 }
 
