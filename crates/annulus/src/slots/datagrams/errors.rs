@@ -26,7 +26,7 @@ impl SendFailure {
         let (len, to) = (datagram.chunk.len(), &datagram.meta.to);
         let destination = if to.is_empty() { String::new() } else { format!(" to {to:?}") };
         let hint = match errno {
-            Errno::MSGSIZE => ", more than the route accepts at once",
+            Errno::MSGSIZE => ", more than the route or the send buffer accepts at once",
             Errno::AGAIN => ", which has no space",
             Errno::ACCESS if matches!(to.address().to_inet(), Ok(SocketAddr::V4(_))) => {
                 ", which set_broadcast(true) allows if it is a broadcast address"
