@@ -23,6 +23,23 @@ pub fn file_type(fd: impl AsFd) -> io::Result<FileType> {
     Ok(FileType::from_raw_mode(stat.st_mode))
 }
 
+/// Returns true if a call at the cursor may wait for another process: on pipes, sockets, terminals
+/// and anonymous files, such as an eventfd. If `fstat` fails, returns false: the call itself then
+/// reports the error.
+pub fn waits_for_a_process(fd: impl AsFd) -> bool {
+    use FileType::{CharacterDevice, Fifo, Socket, Unknown};
+    let Ok(stat) = rustix::fs::fstat(fd) else { return false };
+    match FileType::from_raw_mode(stat.st_mode) {
+        CharacterDevice => !is_memory_device(stat.st_rdev),
+        kind => matches!(kind, Fifo | Socket | Unknown),
+    }
+}
+
+/// Returns true for `/dev/null`, `/dev/zero`, `/dev/full`, `/dev/random` and `/dev/urandom`.
+fn is_memory_device(device: u64) -> bool {
+    libc::major(device) == 1 && matches!(libc::minor(device), 3 | 5 | 7 | 8 | 9)
+}
+
 /// Returns true if epoll can wait for a descriptor. It cannot for most regular files and
 /// directories, which are always ready, but it can for files of the system such as `/proc/kmsg` and
 /// `trace_pipe`.

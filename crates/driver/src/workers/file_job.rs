@@ -112,9 +112,9 @@ impl FileJob {
     }
 
     /// If the call is made at a cursor, returns the descriptor and the readiness that the call may
-    /// wait for.
+    /// wait for. A call that transfers no bytes waits for nothing.
     pub(super) fn awaited_readiness(&self) -> Option<(Fd, PollFlags)> {
-        let cursor = self.call.properties().cursor?;
+        let cursor = self.call.properties().cursor.filter(|_| !self.is_empty())?;
         // SAFETY: the descriptor stays open until the job's event has been taken (`FileJob::new`).
         // The poll thread keeps the number next to the job. It produces that event itself, and does
         // not poll the descriptor afterwards.
@@ -156,15 +156,32 @@ impl FileJob {
         self.perform(self.call, kernel)
     }
 
+    /// Returns true if the call is a read or write of no bytes.
+    fn is_empty(&self) -> bool {
+        match self.call {
+            FileCall::Read { len, .. } | FileCall::Write { len, .. } => len == 0,
+            _ => self.vectors().is_some_and(|vectors| vectors.iter().all(|part| part.len == 0)),
+        }
+    }
+
+    /// Returns the pieces of memory of a vectored call.
+    fn vectors(&self) -> Option<&[IoVec]> {
+        let (FileCall::ReadVector { vectors, count, .. }
+        | FileCall::WriteVector { vectors, count, .. }) = self.call
+        else {
+            return None;
+        };
+        // SAFETY: the vectors belong to the job until its event has been taken (`FileJob::new`),
+        // and are only read.
+        Some(unsafe { slice::from_raw_parts(vectors, count as usize) })
+    }
+
     /// Makes the part of the call that does not block while the descriptor is ready. It may still
     /// block if another process takes the bytes or the space first.
     pub(super) fn run_ready(&self) -> Result<u32, Errno> {
         let part = match self.call.properties().cursor.map_or(self.call, |cursor| cursor.part) {
-            FileCall::WriteVector { fd, vectors, count, offset } => {
-                // SAFETY: the vectors belong to the job until its event has been taken
-                // (`FileJob::new`), and are only read.
-                let vectors = unsafe { slice::from_raw_parts(vectors, count as usize) };
-                let first = vectors.iter().find(|vector| vector.len > 0);
+            FileCall::WriteVector { fd, offset, .. } => {
+                let first = self.vectors().and_then(|all| all.iter().find(|part| part.len > 0));
                 let Some(&IoVec { base: buffer, len }) = first else { return self.run() };
                 FileCall::Write { fd, buffer, len: len.min(PIPE_BUF as usize) as u32, offset }
             }

@@ -11,7 +11,6 @@ use crate::slots::Token;
 use annulus_kernel::{Fd, Linux, descriptor};
 use rustix::event::PollFlags;
 use rustix::fd::RawFd;
-use rustix::fs::FileType;
 use rustix::io::Errno;
 use std::collections::BTreeMap;
 use std::thread;
@@ -37,7 +36,7 @@ impl PendingCall {
         // If the file system hangs, asking for the type of the file would hang too.
         let waits = |fd| match may_hang {
             true => !job.moves_position(&Linux),
-            false => waits_for_a_process(fd),
+            false => descriptor::waits_for_a_process(Linux::borrow(fd)),
         };
         match job.awaited_readiness() {
             Some((fd, flags)) if waits(fd) => {
@@ -55,14 +54,6 @@ impl PendingCall {
     pub(super) fn is_running(&self) -> bool {
         self.job.is_none()
     }
-}
-
-/// Returns true if readiness depends on another process. If `fstat` fails, returns false: the call
-/// itself then reports the error. `Unknown` is an anonymous file, such as an eventfd.
-fn waits_for_a_process(fd: Fd) -> bool {
-    use FileType::{CharacterDevice, Fifo, Socket, Unknown};
-    let kind = descriptor::file_type(Linux::borrow(fd));
-    matches!(kind, Ok(CharacterDevice | Fifo | Socket | Unknown))
 }
 
 impl WorkerQueues {

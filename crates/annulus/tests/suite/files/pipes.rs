@@ -157,6 +157,33 @@ fn a_named_pipe_without_a_writer_has_not_ended() {
     });
 }
 
+#[test]
+fn calls_of_no_bytes_do_not_wait_for_a_pipe() {
+    everywhere(|_place| async move {
+        let (reader, writer) = io::pipe()?;
+        let mut reader = File::try_from(OwnedFd::from(reader))?;
+        let mut writer = File::try_from(OwnedFd::from(writer))?;
+        assert_eq!(timeout(PATIENCE, reader.read(Vec::new())).await.expect("a read waited").0?, 0);
+        let pieces = vec![Vec::new(), Vec::new()];
+        let read = timeout(PATIENCE, reader.read_vectored(pieces)).await;
+        assert_eq!(read.expect("a vectored read waited").0?, 0);
+        let filling = timeout(Duration::from_millis(5), writer.write_all(vec![7; 1 << 20])).await;
+        assert!(filling.is_err(), "the pipe holds a mebibyte");
+        let write = timeout(PATIENCE, writer.write(Vec::new())).await;
+        assert_eq!(write.expect("a write waited").0?, 0);
+        Ok(())
+    });
+}
+
+#[test]
+fn a_write_to_dev_null_is_not_divided() {
+    everywhere(|_place| async move {
+        let mut null = OpenOptions::new().write(true).open("/dev/null").await?;
+        assert_eq!(null.write(vec![7; 1 << 20]).await.0?, 1 << 20);
+        Ok(())
+    });
+}
+
 /// Standard streams are shared with other programs, which may have made them non-blocking.
 #[test]
 fn nonblocking_ends_of_a_pipe_wait_for_each_other() {
