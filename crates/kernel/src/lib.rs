@@ -48,7 +48,7 @@ pub use message::{IoVec, MessageHead, MessageLayout, MessageSlot, MsgHeader, msg
 pub use newer::may_be_refusal;
 pub use option::{Credentials, DeviceName, Ip, Multicast, OptionRow, SocketOption};
 pub use prefetch::prefetch;
-pub use resource::{Limit, Resource};
+pub use resource::{Limit, Resource, machine_memory};
 pub use socket::{Domain, Shutdown, SocketType};
 pub use uring::{
     CompletionOffsets, EnterArg, EnterFlags, Register, RingId, RingParams, SubmissionOffsets,

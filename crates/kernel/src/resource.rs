@@ -1,6 +1,20 @@
-//! Resource limits of this process.
+//! Resource limits of this process, and the machine's memory.
+#![allow(unsafe_code)]
 
 use std::fs;
+use std::mem::MaybeUninit;
+
+/// Returns the machine's memory in bytes, or `None` if the call is refused. Needs neither `/proc`
+/// nor a descriptor.
+pub fn machine_memory() -> Option<u64> {
+    let mut info = MaybeUninit::<libc::sysinfo>::zeroed();
+    // SAFETY: the memory for the answer outlives the call, and a `struct sysinfo` of zeroes is
+    // valid.
+    let (done, info) = unsafe { (libc::sysinfo(info.as_mut_ptr()), info.assume_init()) };
+    #[allow(clippy::unnecessary_cast, reason = "the type of the field differs by architecture")]
+    let total = info.totalram as u64;
+    (done == 0).then(|| total.saturating_mul(u64::from(info.mem_unit)))
+}
 
 /// A resource with a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,5 +1,6 @@
 //! The memory that this process may use: the limits of its control groups, or the machine's memory.
 
+use annulus_kernel::machine_memory;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -33,8 +34,13 @@ fn size(bytes: usize) -> String {
     format!("{} {name}", bytes >> shift)
 }
 
-/// Returns the machine's memory.
+/// Returns the machine's memory. `/proc` comes first because it may show less in a container. It may
+/// be missing, and a process without a free descriptor cannot read it.
 fn total(proc: &Path) -> Option<usize> {
+    meminfo(proc).or_else(|| machine_memory()?.try_into().ok())
+}
+
+fn meminfo(proc: &Path) -> Option<usize> {
     let text = fs::read_to_string(proc.join("meminfo")).ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
     line.trim().strip_suffix("kB")?.trim().parse::<usize>().ok()?.checked_mul(1024)
@@ -184,7 +190,14 @@ mod tests {
     fn without_control_groups_the_machine_is_the_limit() {
         let machine = FakeMachine::new("no-groups");
         assert_eq!(machine.least(), (1 << 30, "this machine's 1024 MiB".into()));
-        assert_eq!(least(Path::new("/nowhere")).0, ASSUMED_MEMORY_BYTES);
+    }
+
+    #[test]
+    fn without_proc_the_machine_is_the_limit() {
+        let (bytes, source) = least(Path::new("/nowhere"));
+        assert_eq!(Some(bytes), machine_memory().map(|bytes| bytes as usize));
+        assert!(source.starts_with("this machine's "), "{source}");
+        assert!(bytes > 1 << 24, "the machine has {bytes} bytes");
     }
 
     #[test]
