@@ -47,6 +47,9 @@ use std::{fmt, io};
 /// [`idle_timeout`](CopyBidirectional::idle_timeout). It wraps a [`CopyError`], which contains the
 /// direction that failed and the numbers of bytes copied. Bytes that were accepted in the other
 /// direction are sent.
+///
+/// After an error, [`abort`](crate::net::TcpStream::abort) both streams. If they are dropped, their
+/// peers receive an end, as if everything had been copied.
 pub fn copy_bidirectional<'a, A: AsyncStream, B: AsyncStream>(
     a: &'a mut A,
     b: &'a mut B,
