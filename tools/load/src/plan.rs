@@ -31,6 +31,9 @@ pub(crate) const MAX_DURATION: Duration = Duration::from_secs(30 * 24 * 3600);
 /// The minimum length of a recorded interval.
 const MIN_INTERVAL: Duration = Duration::from_millis(1);
 
+/// The minimum length of a turn.
+const MIN_TURN: Duration = Duration::from_millis(1);
+
 /// The plan of one run.
 #[derive(Clone, Debug)]
 pub struct Plan {
@@ -89,11 +92,21 @@ pub struct Plan {
 /// The turns of clients, with a pause after each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Turns {
-    /// How long a turn is measured.
+    /// How long a turn is measured: 1 ms to 30 days.
     pub length: Duration,
     /// How long the clients run after a pause before they are measured again, since a server whose
-    /// memory is no longer in the cache is slower.
+    /// memory is no longer in the cache is slower. It may be zero, and at most 30 days.
     pub warm_up: Duration,
+}
+
+impl Turns {
+    fn check(self) -> Result<(), InvalidValue> {
+        if self.length < MIN_TURN {
+            let text = format!("a turn must be at least {MIN_TURN:?}, not {:?}", self.length);
+            return Err(invalid(text));
+        }
+        check_lengths(&[("turn", self.length), ("warm-up of a turn", self.warm_up)])
+    }
 }
 
 impl Plan {
@@ -165,6 +178,7 @@ impl Plan {
             ("reply timeout", self.reply_timeout),
             ("connect timeout", self.connect_timeout),
         ])?;
+        self.turns.map_or(Ok(()), Turns::check)?;
         self.check_interval()
     }
 

@@ -6,7 +6,7 @@ mod sources;
 
 use annulus::net::TcpListener;
 use annulus_load::idle::{IdleTracker, sweep_interval};
-use annulus_load::{Arrivals, Datagrams, Plan, Rate, Schedule, Streams, ThinkTime, run};
+use annulus_load::{Arrivals, Datagrams, Plan, Rate, Schedule, Streams, ThinkTime, Turns, run};
 use std::net::{SocketAddr, UdpSocket};
 use std::path::Path;
 use std::sync::mpsc;
@@ -15,6 +15,7 @@ use std::time::Duration;
 
 const MAX: Duration = Duration::MAX;
 const ZERO: Duration = Duration::ZERO;
+const TURN: Duration = Duration::from_millis(20);
 
 #[test]
 fn every_duration_is_on_the_list() {
@@ -38,6 +39,7 @@ fn every_duration_is_on_the_list() {
             "plan.rs connect_timeout",
             "plan.rs duration",
             "plan.rs interval",
+            "plan.rs length",
             "plan.rs reply_timeout",
             "plan.rs warm_up",
             "schedule/mod.rs Burst",
@@ -91,12 +93,14 @@ type SetTime = fn(&mut Plan, Duration);
 
 /// The fields of a plan: the name in errors, how to set the field, whether zero is rejected, and
 /// whether `Duration::MAX` is rejected.
-const FIELDS: [(&str, SetTime, bool, bool); 9] = [
+const FIELDS: [(&str, SetTime, bool, bool); 11] = [
     ("connect timeout", |plan, time| plan.connect_timeout = time, true, false),
     ("duration", |plan, time| plan.duration = time, true, true),
     ("interval", |plan, time| plan.interval = time, true, true),
     ("reply timeout", |plan, time| plan.reply_timeout = time, true, false),
     ("warm-up", |plan, time| plan.warm_up = time, false, true),
+    ("turn", |plan, length| plan.turns = Some(Turns { length, warm_up: ZERO }), true, true),
+    ("turn", |plan, warm_up| plan.turns = Some(Turns { length: TURN, warm_up }), false, true),
     ("burst", |plan, time| set_burst(plan, time), true, true),
     ("think time", |plan, time| set_think(plan, ThinkTime::Fixed(time)), false, true),
     ("think time", |plan, time| set_think(plan, ThinkTime::Exponential(time)), false, true),

@@ -288,8 +288,8 @@ fn time_between_turns_does_not_count() {
         let report = run(&plan, &mut pauses).unwrap();
         assert_eq!(pauses.0, ["paused", "resumed"]);
         let figures = figures(&report);
-        assert!(figures.responses > 0 && report.seconds < 0.5, "{report:?}");
-        assert!(figures.latency_us.max < 5e5 && report.cpu_share() <= 1.0, "{report:?}");
+        assert!(figures.responses > 0 && report.seconds < 0.5, "{}", report.seconds);
+        assert!(figures.latency_us.max < 5e5 && report.cpu_share() <= threads as f64);
     }
 }
 
