@@ -7,8 +7,8 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
-/// While a file is open to which a latency has been written, no core sleeps so deeply that waking it
-/// takes longer (`Documentation/power/pm_qos_interface.rst`).
+/// A program that opens this file and writes a latency to it limits how deeply cores may sleep: waking
+/// one takes at most that long until the file is closed (`Documentation/power/pm_qos_interface.rst`).
 const LATENCY_PATH: &str = "/dev/cpu_dma_latency";
 
 /// The cores of a comparison.

@@ -55,13 +55,11 @@ const REST_TIMEOUT: Duration = Duration::from_millis(20);
 pub(crate) struct UsageObserver<'a> {
     pid: u32,
     turn: Option<&'a Turn<'a>>,
-    opened: io::Result<Usage>,
-    closed: io::Result<Usage>,
-    /// The usage at the end of the last turn, before the loads of other servers ran.
-    turn_ended: io::Result<Usage>,
-    /// The usage between turns.
-    between: io::Result<Usage>,
-    /// Whether the server was idle when the window had closed.
+    /// The usage at the start of the current turn.
+    began: io::Result<Usage>,
+    /// The usage in all earlier turns.
+    used: io::Result<Usage>,
+    /// Whether the server was idle after its last turn.
     has_rested: bool,
 }
 
@@ -69,50 +67,57 @@ impl<'a> UsageObserver<'a> {
     /// Creates an observer of the server with this process id, whose load may take turns with
     /// others.
     pub(crate) fn new(pid: u32, turn: Option<&'a Turn<'a>>) -> UsageObserver<'a> {
-        let never = || Err(io::Error::other("the measured window never opened or never closed"));
-        let (opened, closed, turn_ended) = (never(), never(), never());
-        let between = Ok(Usage::default());
-        UsageObserver { pid, turn, opened, closed, turn_ended, between, has_rested: true }
+        let (began, used) = (never_began(), Ok(Usage::default()));
+        UsageObserver { pid, turn, began, used, has_rested: true }
     }
 
-    /// Returns false if the server was still busy after the window had closed.
+    fn begin_turn(&mut self) {
+        self.began = Usage::at_rest(self.pid, REST_TIMEOUT);
+    }
+
+    fn end_turn(&mut self) {
+        let ended = Usage::after_rest(self.pid, REST_TIMEOUT);
+        self.has_rested = ended.as_ref().is_ok_and(|(_, has_rested)| *has_rested);
+        let began = mem::replace(&mut self.began, never_began());
+        let earlier = mem::replace(&mut self.used, never_began());
+        self.used = earlier.and_then(|earlier| Ok(earlier.plus(ended?.0.since(began?))));
+    }
+
+    /// Returns false if the server was still busy after its last turn.
     pub(crate) fn has_rested(&self) -> bool {
         self.has_rested
     }
 
     /// Returns the sample of the load, with the usage of the server.
     pub(crate) fn add_to(self, mut sample: Sample) -> io::Result<Sample> {
-        let used = self.closed?.since(self.opened?).since(self.between?);
-        add_usage(&mut sample, self.pid, used)?;
+        add_usage(&mut sample, self.pid, self.used?)?;
         Ok(sample)
     }
 }
 
 impl Observer for UsageObserver<'_> {
     fn window_opened(&mut self) {
-        self.opened = Usage::at_rest(self.pid, REST_TIMEOUT);
+        self.begin_turn();
     }
 
     fn paused(&mut self) {
-        self.turn_ended = Usage::at_rest(self.pid, REST_TIMEOUT);
+        self.end_turn();
         if let Some(turn) = self.turn {
             turn.pass();
         }
     }
 
     fn resumed(&mut self) {
-        let resumed = Usage::at_rest(self.pid, REST_TIMEOUT);
-        let ended = mem::replace(&mut self.turn_ended, Ok(Usage::default()));
-        let passed = ended.and_then(|ended| Ok(resumed?.since(ended)));
-        let earlier = mem::replace(&mut self.between, Ok(Usage::default()));
-        self.between = earlier.and_then(|earlier| Ok(earlier.plus(passed?)));
+        self.begin_turn();
     }
 
     fn window_closed(&mut self) {
-        let closed = Usage::after_rest(self.pid, REST_TIMEOUT);
-        self.has_rested = closed.as_ref().is_ok_and(|(_, has_rested)| *has_rested);
-        self.closed = closed.map(|(usage, _)| usage);
+        self.end_turn();
     }
+}
+
+fn never_began() -> io::Result<Usage> {
+    Err(io::Error::other("the measured window never opened"))
 }
 
 /// Adds the usage and the memory of the server to a sample.

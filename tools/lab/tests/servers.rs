@@ -68,6 +68,20 @@ fn a_server_and_its_control_are_both_measured() {
 }
 
 #[test]
+fn slices_of_a_cell_are_measured_together_except_with_a_connection_per_message() {
+    let single = Options { per_connection: true, ..Options::default() };
+    for (load, together) in [(pipeline(), 2), (single, 1)] {
+        let slices = [0, 1].map(|contender| Slice { round: 0, cell: 0, contender });
+        let outcomes = start("echo", load).measure_next(&slices);
+        assert_eq!(outcomes.len(), together);
+        for outcome in outcomes {
+            let sample = outcome.expect("the slice failed");
+            assert!(sample.get("cpu_ns") > Some(0.0), "{sample:?}");
+        }
+    }
+}
+
+#[test]
 fn a_slice_with_wrong_bytes_is_not_accepted() {
     let mut servers = start("wrong", pipeline());
     let error = measure(&mut servers, 0).expect_err("wrong bytes were accepted");

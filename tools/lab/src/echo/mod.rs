@@ -204,11 +204,13 @@ impl Echo {
         };
         // Connecting, and whatever else a slice takes, is roughly this long.
         let connects = Duration::from_millis(5) + Duration::from_micros(40) * connections as u32;
-        let cost = self.load.warm_up.unwrap_or_default() + self.time + connects;
-        let load = Load::own(cell.clone(), options, cost).checked().map(|load| {
-            let turns = (!self.load.per_connection).then(|| turns(connections));
-            Load { turns, ..load }
+        let turns = (!self.load.per_connection).then(|| turns(connections));
+        let warm_ups = turns.map_or(Duration::ZERO, |turns| {
+            turns.warm_up.mul_f64(self.time.div_duration_f64(turns.length))
         });
-        load.map_err(|error| UsageError(format!("{cell}: {error}")))
+        let cost = self.load.warm_up.unwrap_or_default() + self.time + warm_ups + connects;
+        let load = Load::own(cell.clone(), options, cost).checked();
+        let load = load.map_err(|error| UsageError(format!("{cell}: {error}")))?;
+        Ok(Load { turns, ..load })
     }
 }

@@ -25,7 +25,6 @@ pub(crate) struct DatagramClient {
     number: usize,
     socket: Socket,
     payload: DatagramPayload,
-    /// The maximum number of datagrams in one send.
     in_flight: RefCell<InFlightTable>,
     context: Rc<ThreadContext<Datagrams>>,
     /// Waker of the client's task while it waits for `in_flight` to change.
