@@ -87,7 +87,7 @@ pub(crate) struct EchoArgs {
     /// How long a slice is measured
     ///
     /// In seconds, or with a unit: 300ms
-    #[arg(short, long, value_name = "TIME", default_value = "0.2", value_parser = parse_nonzero_time)]
+    #[arg(short, long, value_name = "TIME", default_value = "0.15", value_parser = parse_nonzero_time)]
     duration: Duration,
     /// How long a slice runs before it is measured
     #[arg(long, value_name = "TIME", default_value = "0.05", value_parser = parse_duration)]
