@@ -32,6 +32,11 @@ pub(crate) struct Awake {
 }
 
 impl Cores {
+    /// Creates cores that may sleep.
+    pub fn new(server: usize, load: usize) -> Cores {
+        Cores { server, load, are_awake: false }
+    }
+
     /// Chooses the first core of `allowed`, which must not be empty, for the servers. The load gets
     /// the first core that shares no hardware with it, otherwise another core, otherwise the same
     /// one.
@@ -74,7 +79,7 @@ fn choose(allowed: &[usize], siblings: impl Fn(usize) -> Vec<usize>) -> Cores {
     let first_but = |others: &[usize]| allowed.iter().copied().find(|core| !others.contains(core));
     let apart = first_but(&[&siblings(server)[..], &[server]].concat());
     let load = apart.or_else(|| first_but(&[server])).unwrap_or(server);
-    Cores { server, load, are_awake: false }
+    Cores::new(server, load)
 }
 
 /// Returns the hardware threads of this core, including itself; empty if the system does not report
@@ -117,7 +122,7 @@ mod tests {
     fn the_load_gets_a_sibling_or_the_same_core_if_there_is_no_other() {
         assert_eq!(chosen(&[0, 1]), (0, 1));
         assert_eq!(chosen(&[4]), (4, 4));
-        assert!(Cores { server: 1, load: 1, are_awake: false }.are_shared());
+        assert!(Cores::new(1, 1).are_shared());
     }
 
     #[test]

@@ -45,6 +45,7 @@ pub mod scratch;
 pub mod suite;
 
 mod cpu_clock;
+mod distance;
 mod file_system;
 mod guard;
 mod jobs;

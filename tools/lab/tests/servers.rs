@@ -37,7 +37,7 @@ fn start(role: &str, load: Options) -> Box<dyn Measure> {
         servers: vec![Contender::of_text(&command).expect("the command is invalid")],
         load: Options { warm_up: Some(Duration::ZERO), ..load },
         time: Duration::from_millis(100),
-        cores: Cores { server: core, load: core, are_awake: false },
+        cores: Cores::new(core, core),
         peers: None,
     };
     let mut setup = echo.setup(&[echo::cell(3, 1000)]).expect("the comparison is invalid");

@@ -194,7 +194,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     fn options(quick: bool) -> Options {
-        let cores = Cores { server: 0, load: 0, are_awake: false };
+        let cores = Cores::new(0, 0);
         let only = Selection::default();
         Options { quick, rounds: None, seed: 1, cores, precision: None, max_time: None, only }
     }

@@ -185,7 +185,7 @@ mod tests {
             quick: false,
             rounds: None,
             seed: 1,
-            cores: Cores { server: 0, load: 0, are_awake: false },
+            cores: Cores::new(0, 0),
             precision: None,
             max_time: Some(MAX_TIME),
             only: Selection::default(),

@@ -6,6 +6,18 @@ use super::metric::{Fold, Metric, Sample};
 use super::schedule::Slice;
 use annulus_load::stats::{MISS_PROBABILITY, Ratio, median};
 
+/// The name of a number in a sample: how long a cache line took from the core of the servers to that
+/// of the load and back, in ns. The longer of before and after the slice.
+pub(crate) const CORE_DISTANCE_NS: &str = "core_distance_ns";
+
+/// Slices with cores farther apart than this many times the shortest distance of the run are left
+/// out: the cores share no cache then, and every request costs more.
+const FAR: f64 = 2.0;
+
+/// Slices with far cores are only left out if at least this many others remain, as many as an
+/// interval needs.
+const MIN_NEAR: usize = 6;
+
 /// The result of a slice: its sample, or one line that says why it is not accepted.
 pub type Outcome = Result<Sample, String>;
 
@@ -15,6 +27,8 @@ pub struct Record {
     slices: BTreeMap<Slice, Outcome>,
     /// The rounds of each contender in each cell.
     rounds: BTreeMap<(usize, usize), BTreeSet<usize>>,
+    /// The shortest distance of the cores so far.
+    nearest: Option<f64>,
 }
 
 impl Record {
@@ -27,6 +41,8 @@ impl Record {
     pub fn keep(&mut self, slice: Slice, outcome: Outcome) {
         let Slice { round, cell, contender } = slice;
         self.rounds.entry((contender, cell)).or_default().insert(round);
+        let distance = outcome.as_ref().ok().and_then(|sample| sample.get(CORE_DISTANCE_NS));
+        self.nearest = self.nearest.into_iter().chain(distance).reduce(f64::min);
         self.slices.insert(slice, outcome);
     }
 
@@ -70,22 +86,53 @@ impl Record {
         (all > 0.0).then(|| part / all)
     }
 
-    /// Returns the accepted values of a metric, at most one per round.
-    pub fn values(&self, metric: &Metric, contender: usize, cell: usize) -> Vec<f64> {
-        let samples = self.outcomes(contender, cell).filter_map(|outcome| outcome.as_ref().ok());
-        samples.filter_map(|sample| metric.of.of(sample)).collect()
+    /// Returns the shortest distance of the cores, and the distances of all slices with far cores;
+    /// `None` if distances were not measured.
+    pub(super) fn distances(&self) -> Option<(f64, Vec<f64>)> {
+        let samples = self.slices.values().filter_map(|outcome| outcome.as_ref().ok());
+        let far = samples.filter(|sample| self.is_far(sample));
+        Some((self.nearest?, far.filter_map(|sample| sample.get(CORE_DISTANCE_NS)).collect()))
     }
 
-    /// Returns the finite values of a metric above 0, by round. Only these have ratios.
+    fn is_far(&self, sample: &Sample) -> bool {
+        let distance = sample.get(CORE_DISTANCE_NS).zip(self.nearest);
+        distance.is_some_and(|(distance, nearest)| distance > FAR * nearest)
+    }
+
+    /// Returns the accepted values of a metric, at most one per round. Those with far cores are left
+    /// out if enough others remain.
+    pub fn values(&self, metric: &Metric, contender: usize, cell: usize) -> Vec<f64> {
+        let samples = self.outcomes(contender, cell).filter_map(|outcome| outcome.as_ref().ok());
+        let value = |sample: &Sample| Some((metric.of.of(sample)?, self.is_far(sample)));
+        without_far(samples.filter_map(value))
+    }
+
+    /// Returns the finite values of a metric above 0, by round, without those with far cores if
+    /// enough others remain.
     pub fn values_by_round(
         &self,
         metric: &Metric,
         contender: usize,
         cell: usize,
     ) -> BTreeMap<usize, f64> {
+        let values = self.positive(metric, contender, cell).into_iter();
+        let values = values.map(|(round, (value, is_far))| ((round, value), is_far));
+        without_far(values).into_iter().collect()
+    }
+
+    /// Returns the finite values of a metric above 0, by round, and whether the cores were far.
+    /// Only these have ratios.
+    fn positive(
+        &self,
+        metric: &Metric,
+        contender: usize,
+        cell: usize,
+    ) -> BTreeMap<usize, (f64, bool)> {
         let value = |(slice, outcome): (Slice, &Outcome)| {
-            let value = metric.of.of(outcome.as_ref().ok()?)?;
-            (value.is_finite() && value > 0.0).then_some((slice.round, value))
+            let sample = outcome.as_ref().ok()?;
+            let value = metric.of.of(sample)?;
+            let counts = value.is_finite() && value > 0.0;
+            counts.then_some((slice.round, (value, self.is_far(sample))))
         };
         self.of(contender, cell).filter_map(value).collect()
     }
@@ -119,6 +166,7 @@ impl Record {
     }
 
     /// Returns the ratios of one contender's metric to another's, for each round that has both.
+    /// Rounds with far cores are left out if enough others remain.
     pub(super) fn ratios(
         &self,
         metric: &Metric,
@@ -126,9 +174,13 @@ impl Record {
         against: usize,
         cell: usize,
     ) -> BTreeMap<usize, f64> {
-        let others = self.values_by_round(metric, against, cell);
-        let own = self.values_by_round(metric, contender, cell).into_iter();
-        own.filter_map(|(round, value)| Some((round, value / others.get(&round)?))).collect()
+        let others = self.positive(metric, against, cell);
+        let ratios =
+            self.positive(metric, contender, cell).into_iter().filter_map(|(round, own)| {
+                let other = others.get(&round)?;
+                Some(((round, own.0 / other.0), own.1 || other.1))
+            });
+        without_far(ratios).into_iter().collect()
     }
 
     fn of(&self, contender: usize, cell: usize) -> impl Iterator<Item = (Slice, &Outcome)> {
@@ -138,10 +190,17 @@ impl Record {
     }
 }
 
+/// Returns the values that are not marked, or all of them if fewer than [`MIN_NEAR`] are not.
+fn without_far<T: Copy>(values: impl Iterator<Item = (T, bool)>) -> Vec<T> {
+    let all: Vec<(T, bool)> = values.collect();
+    let near: Vec<T> = all.iter().filter(|(_, is_far)| !is_far).map(|(value, _)| *value).collect();
+    if near.len() < MIN_NEAR { all.into_iter().map(|(value, _)| value).collect() } else { near }
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::metric::{cpu, rate};
-    use super::super::tests::record;
+    use super::super::tests::{record, sample};
     use super::*;
 
     const THIRD_ROUND: Slice = Slice { round: 2, cell: 0, contender: 0 };
@@ -175,6 +234,25 @@ mod tests {
         assert_eq!(record.ratio(&cpu(), 0, 1, 0).expect("there is no ratio").median, 0.5);
         assert_eq!(record.values(&cpu(), 0, 0), [2.0, 2.0, 100.0]);
         assert_eq!(record.values(&cpu(), 1, 0), [4.0, 4.0]);
+    }
+
+    /// Two contenders whose ratio is 2, or 1 if cores are far.
+    #[test]
+    fn rounds_with_far_cores_do_not_count_if_six_others_remain() {
+        for (rounds, median, values) in [(9, 2.0, 6), (6, 1.5, 6)] {
+            let mut record = Record::new();
+            for (round, contender) in (0..rounds).flat_map(|round| [(round, 0), (round, 1)]) {
+                let is_far = round % 2 == 1 && round < 6;
+                let mut measured = sample(if contender == 0 && !is_far { 2.0 } else { 1.0 });
+                measured.set(CORE_DISTANCE_NS, if is_far { 330.0 } else { 55.0 + round as f64 });
+                record.keep(Slice { round, cell: 0, contender }, Ok(measured));
+            }
+            let ratio = record.ratio(&cpu(), 0, 1, 0).expect("there is no ratio");
+            assert_eq!(ratio.median, median);
+            assert_eq!(record.values(&cpu(), 1, 0).len(), values);
+            assert_eq!(record.values_by_round(&cpu(), 1, 0).len(), values);
+            assert_eq!(record.distances(), Some((55.0, vec![330.0; 6])));
+        }
     }
 
     #[test]

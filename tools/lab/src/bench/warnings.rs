@@ -23,6 +23,9 @@ pub const CLIENT_CPU_SHARE: &str = "client_cpu_share";
 /// start to its end.
 pub const CLIENT_CPU_NS: &str = "client_cpu_ns";
 
+/// Above this share of slices with far cores, a run has a warning.
+const MAX_FAR_SHARE: f64 = 0.01;
+
 /// The Cargo profile that builds annulus like the programs that it is compared with.
 const FULL_PROFILE: &str = "dist";
 
@@ -40,6 +43,7 @@ pub(super) fn all(
         undecided(bench, record),
         imprecise(bench, record),
         saturated(bench, record),
+        moved(record),
         deviating(bench, controls),
         varying(bench, controls),
         build(bench, environment),
@@ -145,6 +149,19 @@ fn saturated(bench: &Bench, record: &Record) -> Option<String> {
     ))
 }
 
+/// Returns a warning if the cores of servers and load were not always near each other.
+fn moved(record: &Record) -> Option<String> {
+    let (nearest, far) = record.distances()?;
+    let share = far.len() as f64 / record.slices().len() as f64;
+    let distance = median(&far).filter(|_| share > MAX_FAR_SHARE)?;
+    Some(format!(
+        "in {:.0} % of the slices, a cache line took {distance:.0} instead of {nearest:.0} ns from the core of the \
+         servers to that of the load and back, and requests cost more: probably the host moved its cores; these \
+         slices do not count where at least six others remain",
+        100.0 * share
+    ))
+}
+
 /// Returns the ratios of the metrics that decide, of one control.
 fn deciding<'a>(bench: &'a Bench, control: &'a Row) -> impl Iterator<Item = Ratio> + 'a {
     let decides = |metric: &&Metric| matches!(metric.role, Role::Checked | Role::Primary);
@@ -182,9 +199,10 @@ fn list<'a>(cells: impl Iterator<Item = &'a Cell>) -> Option<String> {
 mod tests {
     use super::super::formula::Formula;
     use super::super::metric::{Metric, Role, Sample, cpu};
+    use super::super::record::CORE_DISTANCE_NS;
     use super::super::report::Report;
     use super::super::schedule::Slice;
-    use super::super::tests::{bench, record};
+    use super::super::tests::{bench, record, sample};
     use super::super::{PERCENT_PARAMETER, Precision, Rounds, Sweep};
     use super::*;
 
@@ -346,9 +364,26 @@ mod tests {
     }
 
     #[test]
+    fn cores_that_were_moved_are_a_warning() {
+        let mut record = record(3, 15, |index, _| [2.0, 4.0, 2.0][index]);
+        for round in 0..15 {
+            let distance = if round < 3 { 330.0 } else { 55.0 };
+            let mut sample = sample(4.0);
+            sample.set(CORE_DISTANCE_NS, distance);
+            record.keep(Slice { round, cell: 0, contender: 1 }, Ok(sample));
+        }
+        let found = warnings(&bench(&["a", "b"]), &record);
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert!(
+            found[0].starts_with("in 7 % of the slices, a cache line took 330 instead of 55 ns"),
+            "{found:?}"
+        );
+    }
+
+    #[test]
     fn a_shared_core_is_a_warning() {
         let mut bench = bench(&["a"]);
-        bench.cores = Some(Cores { server: 0, load: 0, are_awake: false });
+        bench.cores = Some(Cores::new(0, 0));
         let warnings = warnings(&bench, &record(2, 15, |_, _| 1.0));
         assert!(warnings[0].starts_with("server and load share core 0"), "{warnings:?}");
     }

@@ -56,7 +56,7 @@ mod tests {
 
     #[test]
     fn shared_placement_pins_nothing() {
-        let cores = Cores { server: 3, load: 5, are_awake: false };
+        let cores = Cores::new(3, 5);
         let placed = |one: Placement| [one.server(cores), one.load(cores), one.target(cores)];
         assert_eq!(placed(Placement::Apart), [Some(3), Some(5), Some(5)]);
         assert_eq!(placed(Placement::Together), [Some(3), Some(5), Some(3)]);

@@ -318,7 +318,7 @@ mod tests {
 
     fn setup() -> Setup {
         let plan = Plan { name: "nop".into(), rounds: Rounds::fixed(10), seed: 1 };
-        let cores = Cores { server: 0, load: 0, are_awake: false };
+        let cores = Cores::new(0, 0);
         let mut setup = nop::BENCH.setup(plan, Duration::from_millis(50), cores, None);
         setup.contenders =
             nop::BENCH.contenders(&["ring", "task", "liburing"]).expect("a contender is unknown");

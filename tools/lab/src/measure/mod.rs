@@ -72,7 +72,7 @@ impl Setup {
             directory: scratch.path().to_owned(),
         };
         let bench = self.bench(contenders, &loads, file_system);
-        let baseline = bench.contenders.baseline_index();
+        let (baseline, cores) = (bench.contenders.baseline_index(), bench.cores);
         let mut slices = Slices {
             setup: self,
             running: BTreeMap::new(),
@@ -84,6 +84,7 @@ impl Setup {
             capacity: None,
             restless: BTreeSet::new(),
             rates: OfferedRates::new(),
+            cores,
             _awake: awake,
         };
         slices.start()?;
@@ -202,7 +203,7 @@ mod tests {
     /// Starts a shell that reads jobs, in two cells.
     fn program(script: &str, timeout: Duration) -> Box<dyn Measure> {
         let core = annulus_load::affinity::allowed().expect("the cores cannot be read")[0];
-        let cores = Cores { server: core, load: core, are_awake: false };
+        let cores = Cores::new(core, core);
         let plan = Plan { name: "test".into(), rounds: Rounds::fixed(1), seed: 1 };
         let mut setup = nop::BENCH.setup(plan, Duration::ZERO, cores, None);
         let shell =

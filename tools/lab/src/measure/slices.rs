@@ -9,11 +9,11 @@ use anyhow::{Result, anyhow};
 
 use super::syscalls::{PERF_PROGRAM, SystemCalls};
 use crate::bench::{
-    Measure, OFFERED_KEY, OfferedRates, Outcome, SUBSCRIBER_BYTES_KEY, SYSTEM_CALLS_KEY, Slice,
-    rate,
+    CORE_DISTANCE_NS, Measure, OFFERED_KEY, OfferedRates, Outcome, SUBSCRIBER_BYTES_KEY,
+    SYSTEM_CALLS_KEY, Slice, rate,
 };
 use crate::clients::Clients;
-use crate::cores::Awake;
+use crate::cores::{Awake, Cores};
 use crate::describe::{Client, Contender, Load, MissingPolicy, Pace, Setup, find_installed};
 use crate::interrupt;
 use crate::proc::Memory;
@@ -46,6 +46,8 @@ pub(super) struct Slices {
     pub(super) restless: BTreeSet<usize>,
     /// The rates of a sweep, once the peaks are known.
     pub(super) rates: OfferedRates,
+    /// The cores of servers and load, unless they share all cores.
+    pub(super) cores: Option<Cores>,
     /// Keeps the cores awake, if that was chosen.
     pub(super) _awake: Option<Awake>,
 }
@@ -360,10 +362,18 @@ impl Measure for Slices {
     }
 
     fn measure_next(&mut self, slices: &[Slice]) -> Vec<Outcome> {
-        match self.count_together(slices) {
+        let distance = |cores: Option<Cores>| cores.and_then(Cores::distance);
+        let before = distance(self.cores);
+        let mut outcomes = match self.count_together(slices) {
             1 => vec![self.measure(slices[0])],
             count => self.in_turns(&slices[..count]),
+        };
+        if let Some((before, after)) = before.zip(distance(self.cores)) {
+            for sample in outcomes.iter_mut().flatten() {
+                sample.set(CORE_DISTANCE_NS, before.max(after));
+            }
         }
+        outcomes
     }
 
     fn set_rates(&mut self, rates: OfferedRates) {

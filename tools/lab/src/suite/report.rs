@@ -193,12 +193,7 @@ pub(crate) mod tests {
         let mut bench = bench(&["uring"]);
         bench.cells = vec![echo::cell(1, 128)];
         let report = bench::Report::new(&bench, &record(2, 15, |_, _| 2.0), &Environment::read());
-        let plan = SuitePlan {
-            cores: Cores { server: 0, load: 0, are_awake: false },
-            quick: false,
-            rounds: 15,
-            seed: 1,
-        };
+        let plan = SuitePlan { cores: Cores::new(0, 0), quick: false, rounds: 15, seed: 1 };
         SuiteRun::new("small", small(), plan).report(&report)
     }
 

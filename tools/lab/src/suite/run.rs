@@ -368,7 +368,7 @@ mod tests {
             left.iter().map(|load| load.cell.job()).collect::<Vec<_>>()
         };
         let run = |quick| {
-            let cores = Cores { server: 0, load: 0, are_awake: false };
+            let cores = Cores::new(0, 0);
             SuiteRun::new("small", suite.clone(), SuitePlan { cores, quick, rounds: 3, seed: 1 })
         };
         let mut usual = run(false);
@@ -382,7 +382,7 @@ mod tests {
 
     #[test]
     fn slices_are_extended_where_a_closed_loop_takes_longer() {
-        let cores = Cores { server: 0, load: 0, are_awake: false };
+        let cores = Cores::new(0, 0);
         let plan = SuitePlan { cores, quick: false, rounds: 3, seed: 1 };
         let mut run = SuiteRun::new("small", small(), plan);
         let cells = [(1000, 1000), (10_000, 1024), (1000, 1 << 20), (10_000, 1 << 20)];
