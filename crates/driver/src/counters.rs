@@ -43,8 +43,7 @@ impl Counter {
 }
 
 counters! {
-    /// Calls to `io_uring_enter` or `epoll_pwait`. With SQ polling, this includes turns that needed
-    /// no system call.
+    /// Calls to `io_uring_enter` or `epoll_pwait`.
     pub enters: u64,
     /// Busy polls before a sleep.
     pub busy_polls: u64,
@@ -127,10 +126,12 @@ mod tests {
         let listed: Vec<Counter> = counters.iter().collect();
         assert_eq!(listed.len() * size_of::<u64>(), size_of::<Counters>());
         assert_eq!((listed[0].name, listed[0].value), ("enters", 7));
+        assert_eq!(listed[0].help, "Calls to `io_uring_enter` or `epoll_pwait`.");
+        let heap = listed.iter().find(|counter| counter.name == "heap_receives").unwrap();
         assert_eq!(
-            listed[0].help,
-            "Calls to `io_uring_enter` or `epoll_pwait`. With SQ polling, this includes turns that \
-             needed no system call."
+            heap.help,
+            "Receives into heap memory instead of pool buffers, and leases copied out of a pool \
+             that is short of buffers."
         );
         let last = listed.last().unwrap();
         assert_eq!((last.name, last.value), ("wakeups", 9));
