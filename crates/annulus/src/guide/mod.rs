@@ -15,7 +15,7 @@
 //! | [`coming_from_compio_and_monoio`] | the same for other runtimes on io_uring |
 //! | [`inside_tokio`] | guest mode: sockets and files of annulus in tasks of tokio, on one thread |
 //! | [`tokio_beside`] | tokio on its own thread, for a library that needs it |
-//! | [`storage`] | what programs that keep data on disk get today |
+//! | [`storage`] | what each call makes durable, direct I/O, errors, and power cuts |
 //! | [`small_writes`] | replies in pieces that leave in one system call |
 //! | [`testing`] | client and server on a simulated kernel: virtual time, faults, one seed |
 //! | [`simulated_network`] | your service on a simulated network: partitions, crashes, a failing seed and its replay |
