@@ -43,7 +43,7 @@ pub(super) fn gather() -> Vec<Limit> {
         limit(
             "locked memory",
             bounds(Resource::LockedMemory, 1024, " KiB"),
-            "rings count against it before Linux 5.12".into(),
+            "bounds zero-copy sends and the buffers registered with the ring (AlignedBuf)".into(),
         ),
         limit(
             "address space",
