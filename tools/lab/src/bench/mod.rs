@@ -50,7 +50,7 @@ pub(crate) use metric::SYSTEM_CALLS_KEY;
 pub use metric::{
     Better, Fold, Format, MIN_RATE_RATIO, Metric, Role, Sample, cpu, megabytes, rate,
 };
-pub(crate) use record::CORE_DISTANCE_NS;
+pub(crate) use record::{CORE_DISTANCE_NS, are_far};
 pub use record::{Outcome, Record};
 pub use report::{Footprint, NOT_MEASURED, Report, Row, SliceRow};
 pub(crate) use requests::SUBSCRIBER_BYTES_KEY;

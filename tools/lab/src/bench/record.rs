@@ -10,10 +10,6 @@ use annulus_load::stats::{MISS_PROBABILITY, Ratio, median};
 /// of the load and back, in ns. The longer of before and after the slice.
 pub(crate) const CORE_DISTANCE_NS: &str = "core_distance_ns";
 
-/// Slices with cores farther apart than this many times the shortest distance of the run are left
-/// out: the cores share no cache then, and every request costs more.
-const FAR: f64 = 2.0;
-
 /// Slices with far cores are only left out if at least this many others remain, as many as an
 /// interval needs.
 const MIN_NEAR: usize = 6;
@@ -86,17 +82,21 @@ impl Record {
         (all > 0.0).then(|| part / all)
     }
 
-    /// Returns the shortest distance of the cores, and the distances of all slices with far cores;
-    /// `None` if distances were not measured.
-    pub(super) fn distances(&self) -> Option<(f64, Vec<f64>)> {
+    /// Returns the shortest distance of the cores, in ns; `None` if distances were not measured.
+    pub(crate) fn nearest(&self) -> Option<f64> {
+        self.nearest
+    }
+
+    /// Returns the distances of the slices with far cores.
+    pub(super) fn far_distances(&self) -> Vec<f64> {
         let samples = self.slices.values().filter_map(|outcome| outcome.as_ref().ok());
         let far = samples.filter(|sample| self.is_far(sample));
-        Some((self.nearest?, far.filter_map(|sample| sample.get(CORE_DISTANCE_NS)).collect()))
+        far.filter_map(|sample| sample.get(CORE_DISTANCE_NS)).collect()
     }
 
     fn is_far(&self, sample: &Sample) -> bool {
         let distance = sample.get(CORE_DISTANCE_NS).zip(self.nearest);
-        distance.is_some_and(|(distance, nearest)| distance > FAR * nearest)
+        distance.is_some_and(|(distance, nearest)| are_far(distance, nearest))
     }
 
     /// Returns the accepted values of a metric, at most one per round. Those with far cores are left
@@ -190,6 +190,12 @@ impl Record {
     }
 }
 
+/// Returns true if cores at this distance share no cache that they share at the nearest one. Every
+/// request costs more then, so such slices are left out.
+pub(crate) fn are_far(distance: f64, nearest: f64) -> bool {
+    distance > 2.0 * nearest
+}
+
 /// Returns the values that are not marked, or all of them if fewer than [`MIN_NEAR`] are not.
 fn without_far<T: Copy>(values: impl Iterator<Item = (T, bool)>) -> Vec<T> {
     let all: Vec<(T, bool)> = values.collect();
@@ -251,7 +257,7 @@ mod tests {
             assert_eq!(ratio.median, median);
             assert_eq!(record.values(&cpu(), 1, 0).len(), values);
             assert_eq!(record.values_by_round(&cpu(), 1, 0).len(), values);
-            assert_eq!(record.distances(), Some((55.0, vec![330.0; 6])));
+            assert_eq!((record.nearest(), record.far_distances()), (Some(55.0), vec![330.0; 6]));
         }
     }
 

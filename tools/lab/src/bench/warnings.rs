@@ -151,7 +151,7 @@ fn saturated(bench: &Bench, record: &Record) -> Option<String> {
 
 /// Returns a warning if the cores of servers and load were not always near each other.
 fn moved(record: &Record) -> Option<String> {
-    let (nearest, far) = record.distances()?;
+    let (nearest, far) = (record.nearest()?, record.far_distances());
     let share = far.len() as f64 / record.slices().len() as f64;
     let distance = median(&far).filter(|_| share > MAX_FAR_SHARE)?;
     Some(format!(

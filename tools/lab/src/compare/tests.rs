@@ -1,6 +1,6 @@
 use super::*;
 use crate::bench::tests::{bench, sample};
-use crate::bench::{Record, Slice};
+use crate::bench::{CORE_DISTANCE_NS, Record, Slice};
 
 /// Creates a record of this many rounds, with a spread of half a percent. `cpu` is by contender,
 /// the control last.
@@ -101,6 +101,26 @@ fn one_sided_contenders_are_listed_and_another_machine_warns() {
     let among = compare(old, new, &Options::default(), 100).expect("the runs cannot be compared");
     assert_eq!(kinds(&among, "cpu_us"), [Verdict::Undecided]);
     assert!(among.warnings[1].contains("too few rounds"), "{:?}", among.warnings);
+}
+
+#[test]
+fn cores_that_were_moved_between_the_runs_warn() {
+    let (bench, environment) = (bench(&["a", "b"]), release_build());
+    let records = [55.0, 330.0].map(|distance| {
+        let mut record = record(15, &[2.0, 4.0, 2.0]);
+        let mut sample = sample(2.0);
+        sample.set(CORE_DISTANCE_NS, distance);
+        record.keep(Slice { round: 0, cell: 0, contender: 0 }, Ok(sample));
+        record
+    });
+    let [old, new] =
+        records.each_ref().map(|record| Run { bench: &bench, record, environment: &environment });
+    for (runs, words) in [([old, new], Some("a cache line took 55 ns")), ([old, old], None)] {
+        let found = compare(runs[0], runs[1], &Options::default(), 0);
+        let warnings = found.expect("the runs cannot be compared").warnings;
+        assert_eq!(warnings.len(), usize::from(words.is_some()), "{warnings:?}");
+        assert!(words.is_none_or(|words| warnings[0].starts_with(words)), "{warnings:?}");
+    }
 }
 
 #[test]

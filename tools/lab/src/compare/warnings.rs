@@ -1,6 +1,7 @@
 //! Differences between the settings of two runs, and reasons not to rely on their comparison.
 
 use super::{Change, Options, Run, names};
+use crate::bench::are_far;
 use annulus_load::stats::{Verdict, median};
 
 /// If all contenders moved in the same direction by more than this, the machine is the likely
@@ -43,10 +44,18 @@ pub(super) fn differences([old, new]: [Run<'_>; 2]) -> Vec<String> {
 pub(super) fn all(runs: [Run<'_>; 2], changes: &[Change], options: &Options) -> Vec<String> {
     let common = if options.reference.is_some() { None } else { common(changes) };
     let noise = noise(changes, options.margin);
-    [machine(runs), debug_build(runs), control(runs), noise, common, rounds(changes)]
-        .into_iter()
-        .flatten()
-        .collect()
+    [
+        machine(runs),
+        distance(runs),
+        debug_build(runs),
+        control(runs),
+        noise,
+        common,
+        rounds(changes),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
 }
 
 fn machine(runs: [Run<'_>; 2]) -> Option<String> {
@@ -63,6 +72,17 @@ fn machine(runs: [Run<'_>; 2]) -> Option<String> {
         format!(
             "the runs are from different machines ({}), which may explain differences: run both on the same one",
             found.join(", ")
+        )
+    })
+}
+
+fn distance(runs: [Run<'_>; 2]) -> Option<String> {
+    let [old, new] = runs.map(|run| run.record.nearest());
+    let (old, new) = old.zip(new)?;
+    are_far(old.max(new), old.min(new)).then(|| {
+        format!(
+            "a cache line took {old:.0} ns from the core of the servers to that of the load and back in the old run, \
+             and {new:.0} ns in the new one, which may explain differences: run both again"
         )
     })
 }
