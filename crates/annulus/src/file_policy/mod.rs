@@ -74,10 +74,10 @@ pub enum Policy {
     /// the loop.
     Inline,
     /// Inline if that is expected to be quick: reads whose data is in memory, and kinds of calls
-    /// that have recently taken at most 25 µs on the device. Otherwise off
-    /// the loop. The first calls of each kind are made inline, so a device that is slow from the
-    /// start holds up the loop a few times per kind of call. A file whose data is evicted from
-    /// memory after a thousand cached reads may also hold up the loop. The default.
+    /// that have recently taken at most 25 µs on the device. Otherwise off the loop. The first calls
+    /// of each kind are made inline, so a device that is slow from the start holds up the loop a few
+    /// times per kind of call. A file whose data is evicted from memory after a thousand cached
+    /// reads may also hold up the loop. The default.
     #[default]
     Adaptive,
     /// Always off the loop: on the ring, or on a worker thread if there is no ring or it cannot

@@ -34,9 +34,9 @@
 //! the program or its working directory is on a file system whose server may no longer answer, such
 //! as NFS or FUSE. If their future is dropped during such a start, the command cannot be used
 //! again. A signal that the child requests for the death of its parent (`PR_SET_PDEATHSIG`) then
-//! arrives when that thread ends, so request it only with `spawn`. [`Command::spawn`] always blocks the loop. Awaiting the end of a child never does: it
-//! uses a descriptor of the process (Linux 5.3). If that is refused, as in some container profiles,
-//! a thread waits for each child.
+//! arrives when that thread ends, so request it only with `spawn`. [`Command::spawn`] always blocks
+//! the loop. Awaiting the end of a child never does: it uses a descriptor of the process (Linux
+//! 5.3). If that is refused, as in some container profiles, a thread waits for each child.
 //!
 //! # Children that are dropped
 //!
