@@ -17,8 +17,9 @@ const MAX_PIECE_BYTES: usize = 64 * 1024;
 
 /// Copies everything from the current position of `from` to its end, and returns the number of
 /// bytes once the sink has accepted the last one. A file has accepted a byte once the byte is in
-/// the page cache. A stream of this crate has accepted bytes of a file once its `send` would
-/// return, and bytes of a stream once the kernel has taken them. Any other sink is flushed.
+/// the page cache. A stream of this crate has accepted a byte of a file once the byte is queued or
+/// the kernel has taken it, and a byte of a stream once the kernel has taken it. Any other sink is
+/// flushed.
 ///
 /// Between files, and between their [streams](crate::fs::FileStream), holes stay holes, unless the
 /// target was opened for append.
