@@ -71,7 +71,8 @@ const LOCALHOST: &str = "localhost";
 /// # std::io::Result::Ok(())
 /// ```
 ///
-/// A fault takes effect at the end of the turn of the host that requests it.
+/// The hosts take turns, one after the other, and a fault takes effect at the end of the round in
+/// which it is requested.
 ///
 /// # Panics of programs
 /// A panic fails the run, unless it is a task's panic that the program takes: it awaits the
@@ -491,7 +492,8 @@ impl Network {
 
     /// Disturbs the network from now on, at random times that depend on the seed, until
     /// [`calm`](Self::calm). If `ANNULUS_SIM_SEED` is set, as for a replay, each disturbance is
-    /// printed. Earlier disturbances end, as with `calm`.
+    /// printed. Earlier disturbances end, as with `calm`. Without any kind of disturbance, or with
+    /// an empty range, [`run`](Self::run) fails (`InvalidInput`).
     pub fn disturb(&self, disturbances: Disturbances) {
         self.request(Change::Disturb(disturbances));
     }

@@ -50,8 +50,9 @@ impl Network {
     /// has failed as well. Other errors are a deadlock, with a list of the events that every task
     /// waits for and of the open sockets (`Deadlock`); a run that takes longer than its
     /// [limit](Self::time_limit), or whose tasks
-    /// [only yield](super::SimBuilder::max_idle_turns) (`TimedOut`); and a network that has no
-    /// client or has run before (`InvalidInput`).
+    /// [only yield](super::SimBuilder::max_idle_turns) (`TimedOut`); a network that has no client
+    /// or has run before (`InvalidInput`); and disturbances [without a kind or with an empty
+    /// range](Self::disturb) (`InvalidInput`).
     ///
     /// # Panics
     /// If a program panics, or if a task panics and no [`JoinHandle`](crate::task::JoinHandle) or
