@@ -194,7 +194,7 @@ impl<T: AsFd> AsyncFd<T> {
     /// Cancel-safe.
     ///
     /// # Errors
-    /// If the descriptor cannot be polled, or if the runtime has ended.
+    /// If the descriptor cannot be polled, or if the loop of its runtime is not running.
     pub async fn readable(&self) -> io::Result<ReadyGuard<'_, T>> {
         self.ready(Interest::READABLE).await
     }

@@ -29,9 +29,9 @@ use std::time::Duration;
 /// option back, to set an option of the system that this crate lacks (through [`AsFd`]), or to bind
 /// before it is decided whether the socket listens or connects.
 ///
-/// Connections that the socket accepts inherit its options. `TCP_NODELAY` is on, as for all sockets
-/// of this crate, and all other options have the system's values; so `SO_REUSEADDR` is off, unlike
-/// for [`TcpListener::bind`](super::TcpListener::bind).
+/// Connections that the socket accepts inherit its options. `TCP_NODELAY` is on, as for every TCP
+/// socket that this crate opens, and all other options have the system's values; so `SO_REUSEADDR`
+/// is off, unlike for [`TcpListener::bind`](super::TcpListener::bind).
 ///
 /// ```
 /// use annulus::net::{KeepAlive, TcpSocket};
