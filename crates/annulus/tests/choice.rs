@@ -152,12 +152,29 @@ fn an_impossible_pool_size_is_an_error_on_every_driver() {
             .unwrap_err()
     };
     let text = error(DriverChoice::Epoll).to_string();
-    assert!(text.starts_with("a pool of 8 buffers of 1000 bytes is invalid: "), "{text}");
+    assert!(text.starts_with("stream_buffer_size of 1000 is invalid; "), "{text}");
     assert_eq!(error(DriverChoice::Auto).to_string(), text);
     match Runtime::builder().driver(DriverChoice::Uring).build() {
         Ok(_) => assert_eq!(error(DriverChoice::Uring).to_string(), text),
         Err(_) => skip!("io_uring is blocked here"),
     }
+}
+
+#[test]
+fn build_fails_for_invalid_pools_and_names_the_setting() {
+    let cases = [
+        (Runtime::builder().stream_buffer_size(1 << 25), "stream_buffer_size of 33554432"),
+        (Runtime::builder().stream_buffer_count(3), "stream_buffer_count of 3"),
+        (Runtime::builder().datagram_buffer_size(0), "datagram_buffer_size of 0"),
+        (Runtime::builder().datagram_buffer_count(65_536), "datagram_buffer_count of 65536"),
+    ];
+    for (builder, start) in cases {
+        let error = builder.build().unwrap_err();
+        assert_eq!(error.kind(), std::io::ErrorKind::InvalidInput);
+        assert!(error.to_string().starts_with(start), "{error}");
+    }
+    let error = Runtime::builder().unread_limit(usize::MAX).build().unwrap_err();
+    assert!(error.to_string().ends_with("bytes is above 2147483647; use less"), "{error}");
 }
 
 #[test]

@@ -121,9 +121,9 @@ impl Builder {
         self
     }
 
-    /// Sets the size in bytes of the buffers that streams receive into: a multiple of 4096, 256 KiB
-    /// by default. Only address space is reserved in advance: buffers take memory page by page, as
-    /// recent traffic needs it.
+    /// Sets the size in bytes of the buffers that streams receive into: a multiple of 4096 up to 16
+    /// MiB, 256 KiB by default. Only address space is reserved in advance: buffers take memory page
+    /// by page, as recent traffic needs it.
     pub fn stream_buffer_size(mut self, bytes: u32) -> Self {
         self.config.pool.buffer = bytes;
         self
@@ -223,9 +223,9 @@ impl Builder {
     }
 
     /// Sets the size in bytes of the buffers that datagrams are received into, one per datagram: a
-    /// multiple of 4096. 68 KiB by default, so that the largest UDP datagram fits together with its
-    /// address and control messages. The buffers are reserved when the first datagram socket is
-    /// created.
+    /// multiple of 4096 up to 16 MiB. 68 KiB by default, so that the largest UDP datagram fits
+    /// together with its address and control messages. The buffers are reserved when the first
+    /// datagram socket is created.
     pub fn datagram_buffer_size(mut self, bytes: u32) -> Self {
         self.datagrams.buffer = bytes;
         self
@@ -466,6 +466,8 @@ impl Builder {
     }
 
     fn check(&self) -> io::Result<()> {
+        check_pool("stream", self.config.pool)?;
+        check_pool("datagram", self.datagrams)?;
         let bounds = self.stream_bounds;
         let waits = [
             ("busy_poll", self.config.busy_poll),
@@ -476,7 +478,8 @@ impl Builder {
             let text = format!("{name} of {wait:?} is above {MAX_WAIT:?}; use less");
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         }
-        let above = format!("unread_limit of {} is above {}", bounds.receive, i32::MAX);
+        let above =
+            format!("unread_limit of {} bytes is above {}; use less", bounds.receive, i32::MAX);
         let faults = [
             (self.task_budget == 0, "task_budget of 0 would stop every task; use at least 1"),
             (self.event_interval == 0, "event_interval of 0 would stop every task; use at least 1"),
@@ -534,6 +537,23 @@ impl Builder {
         core.run_queue.event_interval.set(self.event_interval);
         Ok(core)
     }
+}
+
+/// Checks the size that was set for the stream pool or the datagram pool.
+///
+/// # Errors
+/// `InvalidInput`, with the name of the setting, if the size is invalid.
+fn check_pool(pool: &str, size: PoolSize) -> io::Result<()> {
+    let text = if !size.is_buffer_valid() {
+        let bytes = size.buffer;
+        format!("{pool}_buffer_size of {bytes} is invalid; use a multiple of 4096 up to 16 MiB")
+    } else if !size.is_count_valid() {
+        let count = size.count;
+        format!("{pool}_buffer_count of {count} is invalid; use a power of two up to 32768")
+    } else {
+        return Ok(());
+    };
+    Err(io::Error::new(io::ErrorKind::InvalidInput, text))
 }
 
 /// Makes the kernel refuse `io_uring_setup` to this process from now on. Does nothing under a

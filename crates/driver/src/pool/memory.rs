@@ -25,6 +25,16 @@ impl Default for PoolSize {
 }
 
 impl PoolSize {
+    /// Returns true if the buffers may have this size: see [`buffer`](Self::buffer).
+    pub fn is_buffer_valid(self) -> bool {
+        self.buffer.is_multiple_of(4096) && (4096..=1 << 24).contains(&self.buffer)
+    }
+
+    /// Returns true if a pool may have this many buffers: see [`count`](Self::count).
+    pub fn is_count_valid(self) -> bool {
+        self.count.is_power_of_two() && self.count <= 32_768
+    }
+
     /// Returns the bytes of address space that a pool of this size reserves.
     pub fn reserved(self) -> usize {
         self.stride() * self.count as usize
@@ -58,9 +68,7 @@ pub(super) fn cannot_reserve(bytes: usize, error: io::Error) -> io::Error {
 /// # Errors
 /// `InvalidInput`, with the size, if the size is invalid.
 pub(super) fn check_size(size: PoolSize) -> io::Result<()> {
-    let whole_pages = size.buffer.is_multiple_of(4096) && (4096..=1 << 24).contains(&size.buffer);
-    let valid_count = size.count.is_power_of_two() && size.count <= 32_768;
-    if whole_pages && valid_count {
+    if size.is_buffer_valid() && size.is_count_valid() {
         return Ok(());
     }
     let text = format!(
