@@ -100,6 +100,14 @@ fn datagrams_arrive_whole_with_their_sender() {
 }
 
 #[test]
+fn a_pool_of_an_invalid_size_is_invalid_input_on_every_driver() {
+    on_each_driver(|rig| {
+        let error = rig.driver.open_datagram_pool(PoolSize { buffer: 4096, count: 3 }).unwrap_err();
+        assert_eq!(error.kind(), std::io::ErrorKind::InvalidInput, "{error}");
+    });
+}
+
+#[test]
 fn a_burst_of_datagrams_arrives_in_order() {
     on_each_driver(|rig| {
         let (fd, peer) = socket();

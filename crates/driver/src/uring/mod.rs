@@ -315,7 +315,7 @@ impl Uring {
             let kernel = self.common.kernel.clone();
             let pool = pool_ring::reserved(Pool::of_datagrams(size, kernel));
             let pool_ring = pool.and_then(|pool| PoolRing::new(&self.ring, DATAGRAM_GROUP, pool));
-            let pool_ring = self.datagrams.insert(pool_ring.map_err(io::Error::other)?);
+            let pool_ring = self.datagrams.insert(pool_ring?);
             self.common.datagrams = Some(pool_ring.pool.clone());
             self.refill();
         }
