@@ -112,8 +112,6 @@ impl Blocked {
     fn remedy(&self) -> &'static str {
         match &self.0 {
             SetupError::Lacks(_) => "run a newer kernel",
-            SetupError::Size { .. } => "choose another size",
-            SetupError::ZeroCopyReceive(..) => "receive as usual",
             _ => SetupObstacle::of(self.0.raw_os_error()).words().1,
         }
     }
@@ -121,7 +119,12 @@ impl Blocked {
 
 impl fmt::Display for Blocked {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}; {}, or choose the driver auto or epoll", self.reason(), self.remedy())
+        let reason = self.reason();
+        // No other driver accepts this setting.
+        if let SetupError::ZeroCopyReceive(..) = self.0 {
+            return write!(f, "{reason}; to do without it, remove the setting zero_copy_receive");
+        }
+        write!(f, "{reason}; {}, or choose the driver auto or epoll", self.remedy())
     }
 }
 
@@ -187,6 +190,14 @@ mod tests {
         for part in ["io_uring_setup", "os error 12", "memlock", "ulimit -l", "epoll"] {
             assert!(text.contains(part), "`{part}` is missing in: {text}");
         }
+    }
+
+    #[test]
+    fn refused_zero_copy_receive_does_not_recommend_drivers_that_lack_it() {
+        let refused = SetupError::ZeroCopyReceive(None, Errno::INVAL.into());
+        let text = io::Error::from(Blocked::new(refused)).to_string();
+        assert!(text.ends_with("remove the setting zero_copy_receive"), "{text}");
+        assert!(!text.contains("epoll"), "{text}");
     }
 
     #[test]
