@@ -1,4 +1,4 @@
-//! The counters of a driver.
+//! The counters of a driver. The runtime above it also counts here, and sets the gauges.
 
 /// Defines the counters and their list, so that no report can miss one.
 macro_rules! counters {
@@ -69,22 +69,21 @@ counters! {
     /// in part. Each is a system call in addition to `enters`.
     pub direct_sends: u64,
     /// Bytes of streams that were copied to be sent: borrowed ones that were not sent directly, and
-    /// small chunks behind others in the queue. Counted above the driver.
+    /// small chunks behind others in the queue.
     pub copied_bytes: u64,
     /// Bytes that copies have moved from one stream to another through a pipe of the kernel,
-    /// without a copy in the process. Counted above the driver.
+    /// without a copy in the process.
     pub spliced_bytes: u64,
     /// Zero-copy sends.
     pub zero_copy_sends: u64,
     /// Zero-copy sends that the kernel reports to have copied, as it always does on the loopback.
-    /// Reported from 6.2 on.
+    /// Reported from Linux 6.2 on.
     pub zero_copy_copied: u64,
     /// Pieces received into memory that the network stack owns.
     pub zero_copy_receives: u64,
     /// Times that a listener paused because no descriptors were left.
     pub accept_pauses: u64,
     /// Connections that were reset, or failed, before they were accepted. Listeners skip them.
-    /// Counted above the driver.
     pub aborted_accepts: u64,
     /// File calls made on the loop.
     pub file_inline: u64,
@@ -101,18 +100,17 @@ counters! {
     pub file_worker: u64,
     /// Datagrams that the kernel dropped because a socket's receive buffer was full.
     pub dropped_datagrams: u64,
-    /// Times that the memory limit paused a stream. Counted above the driver.
+    /// Times that the memory limit paused a stream.
     pub memory_pauses: u64,
-    /// Bytes that count against the memory limit now. Set above the driver.
+    /// Bytes that count against the memory limit now.
     pub memory_held: u64,
-    /// The memory limit, which runtimes can share; 0 means no limit. Set above the driver.
+    /// The memory limit, which runtimes can share; 0 means no limit.
     pub memory_limit: u64,
-    /// Streams that the memory limit has paused. Set above the driver.
+    /// Streams that the memory limit has paused.
     pub streams_paused: u64,
-    /// Wakes and spawns from other threads. Counted above the driver.
+    /// Wakes and spawns from other threads.
     pub remote_wakes: u64,
-    /// System calls that other threads made to wake the loop, because it slept. Counted above the
-    /// driver.
+    /// System calls that other threads made to wake the loop, because it slept.
     pub wakeups: u64,
 }
 
@@ -126,12 +124,11 @@ mod tests {
         let listed: Vec<Counter> = counters.iter().collect();
         assert_eq!(listed.len() * size_of::<u64>(), size_of::<Counters>());
         assert_eq!((listed[0].name, listed[0].value), ("enters", 7));
-        assert_eq!(listed[0].help, "Calls to `io_uring_enter` or `epoll_pwait`.");
-        let heap = listed.iter().find(|counter| counter.name == "heap_receives").unwrap();
+        let full = listed.iter().find(|counter| counter.name == "queue_full").unwrap();
         assert_eq!(
-            heap.help,
-            "Receives into heap memory instead of pool buffers, and leases copied out of a pool \
-             that is short of buffers."
+            full.help,
+            "Operations that found the submission queue full, so that entries were submitted \
+             before the end of the turn."
         );
         let last = listed.last().unwrap();
         assert_eq!((last.name, last.value), ("wakeups", 9));
