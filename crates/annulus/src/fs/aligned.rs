@@ -57,7 +57,8 @@ impl AlignedBuf {
         let layout = Layout::from_size_align(len, align).ok().filter(|_| len > 0);
         let layout = layout.ok_or_else(|| {
             let text = format!(
-                "cannot allocate {len} bytes aligned to {align}: the length must be at least 1 and the alignment a power of two"
+                "cannot allocate {len} bytes aligned to {align}: the length must be from 1 to {}, and the alignment a power of two",
+                isize::MAX
             );
             io::Error::new(io::ErrorKind::InvalidInput, text)
         })?;

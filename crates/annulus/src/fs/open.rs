@@ -247,6 +247,9 @@ impl OpenOptions {
                 "the file system may have no direct I/O: open the file without `direct`"
             }
             Some(Errno::ROFS) => "the file system is mounted read-only",
+            Some(Errno::NXIO) => {
+                "it is a pipe that no process reads, a socket, or a device that does not exist"
+            }
             _ => return about("opening", path, error),
         };
         let text = format!("{error}; {remedy}");

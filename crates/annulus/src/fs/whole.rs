@@ -325,7 +325,7 @@ pub async fn copy(from: impl AsRef<Path>, to: impl AsRef<Path>) -> io::Result<u6
     let source = File::open(from).await?;
     let known = source.metadata().await.map_err(failed)?;
     if !known.is_file() {
-        return invalid("only files can be copied");
+        return invalid("only regular files can be copied");
     }
     let options = OpenOptions::new().write(true).create(true).mode(known.mode());
     let into = options.open(to).await?;

@@ -31,7 +31,8 @@ fn errors_name_the_path() {
         assert_eq!(raw_os_error(&error), Some(libc::EISDIR));
         let error = fs::copy(place.path(), &missing).await.unwrap_err();
         let from = place.path().display();
-        let text = format!("copying `{from}` to `{}`: only files can be copied", missing.display());
+        let to = missing.display();
+        let text = format!("copying `{from}` to `{to}`: only regular files can be copied");
         assert_eq!((error.kind(), error.to_string()), (ErrorKind::InvalidInput, text));
         let file = place.join("file");
         fs::write(&file, vec![0xff; 1000]).await?;
@@ -77,6 +78,15 @@ fn a_full_device_reports_how_much_was_written() {
         assert_eq!(bytes.len(), 10_000, "the memory was not returned");
         Ok(())
     });
+}
+
+#[test]
+fn an_impossible_aligned_buffer_reports_both_limits() {
+    for len in [0, usize::MAX] {
+        let text = AlignedBuf::new(len, 512).unwrap_err().to_string();
+        let limits = format!("from 1 to {}, and the alignment a power of two", isize::MAX);
+        assert!(text.contains(&len.to_string()) && text.ends_with(&limits), "{text}");
+    }
 }
 
 /// Files of procfs have no direct I/O.
