@@ -145,8 +145,9 @@ pub(super) fn is_replay() -> bool {
 }
 
 fn number(variable: &str) -> Option<u64> {
-    let text = std::env::var(variable).ok()?;
-    let Ok(number) = text.parse() else {
+    let value = std::env::var_os(variable)?;
+    let Some(number) = value.to_str().and_then(|text| text.parse().ok()) else {
+        let text = value.display();
         panic!("{variable}={text} is not a number; give one from 0 to {}", u64::MAX)
     };
     Some(number)

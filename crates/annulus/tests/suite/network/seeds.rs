@@ -5,7 +5,9 @@ use super::SECOND;
 use crate::common::rerun::{self, rerun};
 use annulus::sim::{Disturbance, Disturbances, Network, check, find_failure};
 use annulus::time::sleep;
+use std::ffi::OsStr;
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::{Command, Output};
 use std::time::Duration;
@@ -45,7 +47,7 @@ fn child_that_passes() {
 }
 
 /// Runs a test with a variable set, and returns its output and status.
-fn with(mut child: Command, variable: &str, value: &str) -> Output {
+fn with(mut child: Command, variable: &str, value: impl AsRef<OsStr>) -> Output {
     child.env(CHILD, "1").env("CARGO_PKG_NAME", "bank");
     child.env_remove("ANNULUS_SIM_SEED").env_remove("ANNULUS_SIM_SEEDS").env(variable, value);
     child.output().expect("the test program does not start")
@@ -99,10 +101,11 @@ fn the_printed_command_runs_only_the_failed_seed() {
 #[test]
 fn empty_ranges_and_invalid_numbers_are_refused_with_the_remedy() {
     for (variable, value, remedy) in [
-        ("ANNULUS_SIM_SEEDS", "0", "ANNULUS_SIM_SEEDS=0 runs nothing; give the number of seeds"),
-        ("ANNULUS_SIM_SEED", "x", "ANNULUS_SIM_SEED=x is not a number; give one from 0"),
+        ("ANNULUS_SIM_SEEDS", &b"0"[..], "SIM_SEEDS=0 runs nothing; give the number of seeds"),
+        ("ANNULUS_SIM_SEED", b"x", "ANNULUS_SIM_SEED=x is not a number; give one from 0"),
+        ("ANNULUS_SIM_SEED", b"\xff", "ANNULUS_SIM_SEED=\u{fffd} is not a number"),
     ] {
-        let output = with(rerun!(child_that_passes), variable, value);
+        let output = with(rerun!(child_that_passes), variable, OsStr::from_bytes(value));
         let text = text(&output);
         assert!(!output.status.success() && text.contains(remedy), "{text}");
     }
