@@ -34,7 +34,7 @@ use crate::io::AsyncFd;
 use crate::runtime::core::Core;
 use crate::runtime::current;
 use crate::runtime::signals::EndRequest;
-use annulus_kernel::{Kernel, Linux, descriptor, process};
+use annulus_kernel::{Kernel, Linux, descriptor, process, with_text};
 use signal_hook::SigId;
 use signal_hook::consts::{self, FORBIDDEN};
 use signal_hook::low_level::{self, emulate_default_handler, signal_name, unregister};
@@ -454,7 +454,11 @@ fn register(signal: Signal, socket: OwnedFd) -> io::Result<SigId> {
         }
     };
     // SAFETY: the handler is async-signal-safe: it reads a byte and makes a system call.
-    unsafe { low_level::register(signal.number(), act) }
+    let registered = unsafe { low_level::register(signal.number(), act) };
+    registered.map_err(|error| {
+        let text = format!("catching {signal}: {error}");
+        with_text(error, text)
+    })
 }
 
 impl Drop for CaughtSignal {
