@@ -133,7 +133,10 @@ pub(super) async fn recv_until(
         };
         return match len {
             0 => Ok(None),
-            len if len > limit => Err(above(&format!("a line of {len} bytes or more"), limit)),
+            len if len > limit => {
+                let what = if delimiter == b'\n' { "a line" } else { "a part" };
+                Err(above(&format!("{what} of {len} bytes or more"), limit))
+            }
             len => from.recv_exact(len).await.map(Some),
         };
     }

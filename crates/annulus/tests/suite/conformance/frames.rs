@@ -193,6 +193,8 @@ pub(crate) async fn memory_of_the_caller_is_filled() -> io::Result<()> {
     let mut rest = vec![0; 29_999];
     server.read_exact(&mut rest).await?;
     assert!(rest == text[20_001..]);
+    let error = server.recv_until(b'=', 3).await.unwrap_err();
+    assert!(error.to_string().starts_with("a part of "), "{error}");
     let mut part = b">".to_vec();
     assert_eq!(server.read_until(b'=', &mut part, 4).await?, 4);
     assert_eq!(part, b">key=");
