@@ -6,8 +6,9 @@
 //! field `socket` of type [`SocketSettings`](super::socket::SocketSettings).
 //! `options!(methods: tcp ip)` defines setters and getters, and `options!(getters: bind)` only
 //! getters. The type must have a field `handle` that is a [`Socket`](super::socket::Socket). A row
-//! has the option's documentation, the names of getter and setter, the type, the kernel's option,
-//! and the functions that convert a value to the kernel's number and back.
+//! has the option's documentation (what follows “Sets” or “Returns”), the names of getter and
+//! setter, the type, the kernel's option, and the functions that convert a value to the kernel's
+//! number and back.
 
 use std::time::Duration;
 
@@ -17,24 +18,24 @@ macro_rules! options {
     // Sizes of the kernel's buffers, for all sockets.
     (@buffer $how:ident) => {
         option_rows! { plain $how
-            /// Bytes that the kernel may hold for the socket until they are received (`SO_RCVBUF`),
-            /// as the kernel counts them. Linux limits the value to `net.core.rmem_max`, and
-            /// doubles it for its own overhead. If this is not set, TCP sizes the buffer
-            /// automatically.
+            /// the number of bytes that the kernel may hold for the socket until they are received
+            /// (`SO_RCVBUF`), as the kernel counts them. Linux limits the value to
+            /// `net.core.rmem_max`, and doubles it for its own overhead. If this is not set, TCP
+            /// sizes the buffer automatically.
             recv_buffer_size / set_recv_buffer_size: usize = SocketOption::RecvBuffer, of_size, size;
-            /// Bytes that the kernel may hold until they have left, or until a peer on this machine
-            /// has received them (`SO_SNDBUF`), as the kernel counts them. Linux limits the value
-            /// to `net.core.wmem_max`, and doubles it for its own overhead.
+            /// the number of bytes that the kernel may hold until they have left, or until a peer on
+            /// this machine has received them (`SO_SNDBUF`), as the kernel counts them. Linux
+            /// limits the value to `net.core.wmem_max`, and doubles it for its own overhead.
             send_buffer_size / set_send_buffer_size: usize = SocketOption::SendBuffer, of_size, size;
         }
     };
     // TCP options.
     (@tcp $how:ident) => {
         option_rows! { plain $how
-            /// Whether small sends leave at once (`TCP_NODELAY`). On by default, because otherwise
+            /// whether small sends leave at once (`TCP_NODELAY`). On by default, because otherwise
             /// the second of two small sends may wait 40 ms for the peer's delayed acknowledgement.
             nodelay / set_nodelay: bool = SocketOption::NoDelay, u32::from, is_on;
-            /// How long sent bytes may stay unacknowledged before the connection fails with
+            /// how long sent bytes may stay unacknowledged before the connection fails with
             /// `TimedOut` (`TCP_USER_TIMEOUT`). It is rounded up to whole milliseconds, at least
             /// one, and capped at 24 days. `None`, the default, leaves it to the system, which
             /// waits for about 15 minutes.
@@ -44,7 +45,7 @@ macro_rules! options {
     // An option of TCP connections, but not of listeners.
     (@quickack $how:ident) => {
         option_rows! { plain $how
-            /// Whether received bytes are acknowledged at once (`TCP_QUICKACK`). The kernel may
+            /// whether received bytes are acknowledged at once (`TCP_QUICKACK`). The kernel may
             /// turn this off again at any time, so set it after each receive that should be
             /// acknowledged.
             quickack / set_quickack: bool = SocketOption::QuickAck, u32::from, is_on;
@@ -53,22 +54,23 @@ macro_rules! options {
     // IPv4 and IPv6 options, set for each IP version that the socket uses.
     (@ip $how:ident) => {
         option_rows! { ip $how
-            /// Maximum number of hops of sent packets (`IP_TTL`, `IPV6_UNICAST_HOPS`). 64 by
+            /// the maximum number of hops of sent packets (`IP_TTL`, `IPV6_UNICAST_HOPS`). 64 by
             /// default.
             ttl / set_ttl: u8 = SocketOption::Ttl, u32::from, byte;
-            /// Service class and congestion notification of sent packets (`IP_TOS`, `IPV6_TCLASS`),
-            /// eight bits. On TCP the kernel sets the two bits of the congestion notification.
+            /// the service class and congestion notification of sent packets (`IP_TOS`,
+            /// `IPV6_TCLASS`), eight bits. On TCP the kernel sets the two bits of the congestion
+            /// notification.
             tos / set_tos: u8 = SocketOption::Tos, u32::from, byte;
         }
     };
     // Options for a socket that is bound to an address.
     (@bind $how:ident) => {
         option_rows! { plain $how
-            /// Whether several sockets may bind the same address, as multicast receivers do, and
+            /// whether several sockets may bind the same address, as multicast receivers do, and
             /// whether a restarted server may bind while old connections are in TIME_WAIT
             /// (`SO_REUSEADDR`). On by default for TCP listeners, otherwise off.
             reuse_address / set_reuse_address: bool = SocketOption::ReuseAddress, u32::from, is_on;
-            /// Whether an IPv6 socket is for IPv6 only (`IPV6_V6ONLY`). By default the system's
+            /// whether an IPv6 socket is for IPv6 only (`IPV6_V6ONLY`). By default the system's
             /// setting applies, which usually allows IPv4 peers, with addresses such as
             /// `::ffff:192.0.2.1`. Fails for an IPv4 address.
             only_v6 / set_only_v6: bool = SocketOption::V6Only, u32::from, is_on;
@@ -77,25 +79,25 @@ macro_rules! options {
     // An option of sockets that share a port.
     (@share $how:ident) => {
         option_rows! { plain $how
-            /// Whether several sockets may share the port. The kernel distributes connections or
+            /// whether several sockets may share the port. The kernel distributes connections or
             /// datagrams among them (`SO_REUSEPORT`). Off by default.
             reuse_port / set_reuse_port: bool = SocketOption::ReusePort, u32::from, is_on;
         }
     };
     (@broadcast $how:ident) => {
         option_rows! { plain $how
-            /// Whether sends to broadcast addresses are allowed (`SO_BROADCAST`). Off by default.
+            /// whether sends to broadcast addresses are allowed (`SO_BROADCAST`). Off by default.
             broadcast / set_broadcast: bool = SocketOption::Broadcast, u32::from, is_on;
         }
     };
     // Multicast, set for each IP version.
     (@multicast $how:ident) => {
         option_rows! { ip $how
-            /// Whether group members on this host receive datagrams that this socket sends to the
+            /// whether group members on this host receive datagrams that this socket sends to the
             /// group. On by default.
             multicast_loop / set_multicast_loop: bool = SocketOption::MulticastLoop, u32::from, is_on;
-            /// Maximum number of hops of a multicast datagram. 1 by default, so that it stays in
-            /// the local network.
+            /// the maximum number of hops of a multicast datagram. 1 by default, so that it stays
+            /// in the local network.
             multicast_ttl / set_multicast_ttl: u8 = SocketOption::MulticastTtl, u32::from, byte;
         }
     };
@@ -199,24 +201,27 @@ macro_rules! options {
 /// Defines the methods for some rows of the table.
 macro_rules! option_rows {
     // Setters of a type that creates sockets.
-    (plain setters $($(#[doc = $doc:literal])+ $name:ident / $set:ident: $type:ty = $option:expr, $to:expr, $of:expr;)+) => {$(
-        $(#[doc = $doc])+
+    (plain setters $(#[doc = $first:literal] $(#[doc = $doc:literal])* $name:ident / $set:ident: $type:ty = $option:expr, $to:expr, $of:expr;)+) => {$(
+        #[doc = concat!(" Sets", $first)]
+        $(#[doc = $doc])*
         pub fn $name(mut self, value: $type) -> Self {
             self.socket.put($option, None, $to(value));
             self
         }
     )+};
     // Setters of a type that creates sockets, for options that differ between IPv4 and IPv6.
-    (ip setters $($(#[doc = $doc:literal])+ $name:ident / $set:ident: $type:ty = $option:expr, $to:expr, $of:expr;)+) => {$(
-        $(#[doc = $doc])+
+    (ip setters $(#[doc = $first:literal] $(#[doc = $doc:literal])* $name:ident / $set:ident: $type:ty = $option:expr, $to:expr, $of:expr;)+) => {$(
+        #[doc = concat!(" Sets", $first)]
+        $(#[doc = $doc])*
         pub fn $name(mut self, value: $type) -> Self {
             self.socket.put($option(annulus_kernel::Ip::V4), Some($option), $to(value));
             self
         }
     )+};
     // Setters and getters of a socket.
-    (plain methods $($(#[doc = $doc:literal])+ $name:ident / $set:ident: $type:ty = $option:expr, $to:expr, $of:expr;)+) => {$(
-        $(#[doc = $doc])+
+    (plain methods $(#[doc = $first:literal] $(#[doc = $doc:literal])* $name:ident / $set:ident: $type:ty = $option:expr, $to:expr, $of:expr;)+) => {$(
+        #[doc = concat!(" Sets", $first)]
+        $(#[doc = $doc])*
         ///
         /// # Errors
         /// If the system refuses the value, or if the runtime has ended.
@@ -233,8 +238,9 @@ macro_rules! option_rows {
         }
     )+};
     // Setters and getters of a socket, for options that differ between IPv4 and IPv6.
-    (ip methods $($(#[doc = $doc:literal])+ $name:ident / $set:ident: $type:ty = $option:expr, $to:expr, $of:expr;)+) => {$(
-        $(#[doc = $doc])+
+    (ip methods $(#[doc = $first:literal] $(#[doc = $doc:literal])* $name:ident / $set:ident: $type:ty = $option:expr, $to:expr, $of:expr;)+) => {$(
+        #[doc = concat!(" Sets", $first)]
+        $(#[doc = $doc])*
         ///
         /// # Errors
         /// If the system refuses the value, or if the runtime has ended.
@@ -251,8 +257,9 @@ macro_rules! option_rows {
         }
     )+};
     // Getters of a socket, for options that can be set only when the socket is created.
-    (plain getters $($(#[doc = $doc:literal])+ $name:ident / $set:ident: $type:ty = $option:expr, $to:expr, $of:expr;)+) => {$(
-        $(#[doc = $doc])+
+    (plain getters $(#[doc = $first:literal] $(#[doc = $doc:literal])* $name:ident / $set:ident: $type:ty = $option:expr, $to:expr, $of:expr;)+) => {$(
+        #[doc = concat!(" Returns", $first)]
+        $(#[doc = $doc])*
         ///
         /// # Errors
         /// If the socket has no such option, or if the runtime has ended.
