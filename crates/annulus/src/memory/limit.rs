@@ -92,8 +92,9 @@ impl MemoryLimit {
     fn check_with(&self, most: impl FnOnce() -> (usize, String)) -> io::Result<()> {
         let (bytes, least) = (self.bytes(), Self::MIN);
         if bytes < least {
-            let text =
-                format!("a memory limit of {bytes} bytes is below the minimum of {least} bytes");
+            let text = format!(
+                "a memory limit of {bytes} bytes is below the minimum of {least} bytes; set a higher limit, or none"
+            );
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         }
         let (most, what) = most();

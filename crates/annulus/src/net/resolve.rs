@@ -30,8 +30,9 @@ use std::time::Duration;
 /// ```
 ///
 /// # Errors
-/// If the name does not resolve, with the name in the message; `InvalidInput` for text that is not
-/// `host:port`; or, for a host name, outside a runtime.
+/// If the name does not resolve, with the name in the message; `NotFound` for an empty list of
+/// addresses; `InvalidInput` for text that is not `host:port`; or, for a host name, outside a
+/// runtime.
 pub async fn lookup_host(
     address: impl ToSocketAddrs,
 ) -> io::Result<impl Iterator<Item = SocketAddr>> {
@@ -170,7 +171,10 @@ fn with_text(error: io::Error, text: String) -> io::Error {
 
 /// Returns the combined error of all addresses, or `NotFound` if there was no address.
 pub(super) fn last_error(error: Option<io::Error>) -> io::Error {
-    error.unwrap_or_else(|| io::Error::new(io::ErrorKind::NotFound, "there is no address to try"))
+    error.unwrap_or_else(|| {
+        let text = "the list of addresses is empty; give at least one";
+        io::Error::new(io::ErrorKind::NotFound, text)
+    })
 }
 
 fn unanswered(limit: Duration) -> io::Error {

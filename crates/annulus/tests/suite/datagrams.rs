@@ -235,7 +235,8 @@ fn a_max_datagram_above_the_limit_is_refused() {
         ];
         for (error, limit) in refusals {
             assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
-            let text = format!("max_datagram of {above} bytes is above the limit of {limit}");
+            let text =
+                format!("max_datagram of {above} bytes is above the limit of {limit}; use less");
             assert!(error.to_string().ends_with(&text), "{error}");
         }
         let (one, other) = UnixOptions::new().max_datagram(1 << 26).datagram_pair()?;

@@ -125,7 +125,9 @@ impl DatagramSettings {
         let most = if domain == Domain::Unix { MAX_UNIX_BYTES } else { MAX_INET_BYTES };
         match self.max_datagram.filter(|wanted| *wanted > most) {
             Some(wanted) => {
-                let text = format!("max_datagram of {wanted} bytes is above the limit of {most}");
+                let text = format!(
+                    "max_datagram of {wanted} bytes is above the limit of {most}; use less"
+                );
                 Err(io::Error::new(io::ErrorKind::InvalidInput, text))
             }
             None => Ok(()),
