@@ -195,7 +195,7 @@ impl Cancelled {
     fn text(self) -> &'static str {
         match self {
             Self::Aborted => "the task was aborted",
-            Self::RuntimeEnded => "the runtime has ended before the task",
+            Self::RuntimeEnded => "the runtime ended before the task",
             Self::Taken => "the result of the task has already been taken",
             Self::Refused => {
                 "the task was spawned after the end of its runtime, or in a forked child"

@@ -83,7 +83,7 @@ fn a_cancellation_says_why_there_is_no_result() {
     });
     drop(runtime);
     run(async {
-        assert_eq!(text(task.await), "the runtime has ended before the task");
+        assert_eq!(text(task.await), "the runtime ended before the task");
         assert!(handle.spawn(async {}).is_err());
         Ok(())
     });
