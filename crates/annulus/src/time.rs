@@ -223,7 +223,8 @@ pub fn interval_at(start: Instant, period: Duration) -> Interval {
 /// use annulus::time::{Instant, MissedTickBehavior, interval_at};
 /// use std::time::Duration;
 ///
-/// // Three ticks are due when the first wait begins. The first is delivered, then the next one that is on time.
+/// // Three ticks are due when the first wait begins. The first is delivered, then the next one that
+/// // is on time.
 /// let period = Duration::from_millis(10);
 /// let start = Instant::now() - 2 * period;
 /// let mut ticks = interval_at(start, period);

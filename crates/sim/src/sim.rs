@@ -158,8 +158,8 @@ impl Sim {
     }
 
     /// Separates two addresses, in both directions, until [`repair`](Self::repair). Datagrams are
-    /// lost. Connections stall until the kernel gives them up. Connects get no answer, are retried and finally
-    /// time out. Data that is already in flight does not arrive either.
+    /// lost. Connections stall until the kernel gives them up. Connects get no answer, are retried
+    /// and finally time out. Data that is already in flight does not arrive either.
     ///
     /// The addresses are those that sockets are bound to. If no host is set
     /// ([`Hosts::set_host`](crate::Hosts::set_host)), an unbound socket uses the address that it
