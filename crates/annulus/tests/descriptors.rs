@@ -114,6 +114,7 @@ fn received_descriptors_that_cannot_be_opened_are_reported() {
             until_closed(open).await;
             let error = with_few_left(1, other.recv_with_descriptors()).await.unwrap_err();
             assert_eq!(error.kind(), io::ErrorKind::QuotaExceeded);
+            assert!(error.to_string().ends_with("raise `ulimit -n`"), "{error}");
             let (bytes, left) =
                 other.recv_with_descriptors().await?.expect("the stream ended too early");
             assert!(&*bytes == b"bytes" && left.len() < 3);

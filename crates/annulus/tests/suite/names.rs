@@ -135,6 +135,23 @@ fn errors_contain_the_name_that_does_not_resolve() {
 }
 
 #[test]
+fn an_empty_list_of_addresses_is_not_found() {
+    run(async {
+        let none: &[SocketAddr] = &[];
+        for error in [
+            TcpStream::connect(none).await.unwrap_err(),
+            TcpListener::bind(none).unwrap_err(),
+            UdpSocket::bind(none).unwrap_err(),
+            lookup_host(none).await.err().expect("an address was found"),
+        ] {
+            assert_eq!(error.kind(), io::ErrorKind::NotFound);
+            assert_eq!(error.to_string(), "the list of addresses is empty; give at least one");
+        }
+        Ok(())
+    });
+}
+
+#[test]
 fn the_loop_runs_while_a_resolver_does_not_answer() {
     let (leave, builder) = silent();
     run_on(builder, async {

@@ -72,7 +72,7 @@ impl Stream {
     /// `QuotaExceeded` if descriptors were lost.
     pub(crate) fn check_descriptors(&mut self) -> io::Result<()> {
         if self.scm_rights().is_some_and(|scm_rights| mem::take(&mut scm_rights.has_lost)) {
-            let text = "descriptors sent with the next bytes were lost, because the process may not open more (RLIMIT_NOFILE)";
+            let text = "descriptors sent with the next bytes were lost, because the process may not open more; raise `ulimit -n`";
             return Err(io::Error::new(io::ErrorKind::QuotaExceeded, text));
         }
         Ok(())
