@@ -5,8 +5,8 @@
 //! - An [`Exchange`] writes requests and recognises their replies. It does no I/O and reads no
 //!   clock: the client does both ([`crate::streams`]). Each client has one exchange, which it uses
 //!   for all its successive connections.
-//! - A [`Transport`] carries the bytes: [`PlainTransport`](crate::transport::PlainTransport), or
-//!   one that wraps it, such as TLS.
+//! - A [`Transport`](crate::transport::Transport) carries the bytes: a
+//!   [`PlainTransport`](crate::transport::PlainTransport), or TLS around one.
 //!
 //! # A codec
 //! `Out` is usually `Vec<u8>`, or [`RequestBuffer`] if all requests may be the same.
@@ -31,9 +31,8 @@
 //! ```
 //!
 //! # TLS
-//! [`TlsTransport`](crate::transport::TlsTransport) owns a stream and a session.
-//! [`Transport::poll_receive`] passes decrypted bytes to `take`, and is pending until there are
-//! some; [`Transport::poll_send`] encrypts. The handshake is part of connecting
+//! [`TlsTransport`](crate::transport::TlsTransport) owns a stream and a session. It receives
+//! decrypted bytes, and encrypts the bytes to send. The handshake is part of connecting
 //! ([`crate::transport`]). No codec knows about TLS.
 //!
 //! # A protocol that multiplexes
@@ -54,9 +53,7 @@ pub(crate) use request_buffer::RequestBuffer;
 
 use crate::fault::Fault;
 use crate::outcome::Outcome;
-use std::io;
 use std::rc::Rc;
-use std::task::{Context, Poll};
 
 /// The requests and replies of one client.
 pub(crate) trait Exchange {
@@ -185,26 +182,4 @@ impl SendBytes<'_> {
             SendBytes::Shared(bytes) => bytes,
         }
     }
-}
-
-/// A connection as a byte stream in both directions. Dropping it closes the connection.
-pub(crate) trait Transport: 'static {
-    /// Passes the next received bytes to `take`. Returns `None` when the server has closed its
-    /// side.
-    fn poll_receive<R>(
-        &mut self,
-        cx: &mut Context<'_>,
-        take: impl FnOnce(&[u8]) -> R,
-    ) -> Poll<io::Result<Option<R>>>;
-
-    /// Accepts bytes to send, and returns how many: at least one. The transport keeps accepted
-    /// bytes that it cannot send yet.
-    fn poll_send(
-        &mut self,
-        cx: &mut Context<'_>,
-        bytes_from: SendBytes<'_>,
-    ) -> Poll<io::Result<usize>>;
-
-    /// Closes the client's side after the accepted bytes.
-    fn poll_shutdown(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>>;
 }

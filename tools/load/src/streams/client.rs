@@ -7,11 +7,11 @@
 use super::StreamClientKind;
 use super::backoff::Backoff;
 use crate::clock;
-use crate::exchange::{Exchange, OutgoingBuffer, Transport};
+use crate::exchange::{Exchange, OutgoingBuffer};
 use crate::fault::{Fault, FaultKind};
 use crate::schedule::{Claim, Pacer};
 use crate::threads::ThreadContext;
-use crate::transport::Connection;
+use crate::transport::Transport;
 use annulus::time::{self, Instant, Sleep};
 use std::cell::{Cell, OnceCell};
 use std::future::poll_fn;
@@ -90,7 +90,7 @@ impl<X: Exchange + 'static> StreamClient<X> {
 
     /// Exchanges messages until the run is over. After a failure, which is recorded, the client
     /// opens a new connection or ends.
-    pub(super) fn run(self, transport: Connection) -> impl Future<Output = ()> {
+    pub(super) fn run(self, transport: Transport) -> impl Future<Output = ()> {
         // Move the client only once, so that the task has room for only one copy.
         let mut client = self;
         async move {
@@ -130,7 +130,7 @@ impl<X: Exchange + 'static> StreamClient<X> {
     }
 
     /// Exchanges messages over a connection until it is no longer used.
-    async fn run_connection(&mut self, transport: &mut Connection) -> Result<CloseReason, Fault> {
+    async fn run_connection(&mut self, transport: &mut Transport) -> Result<CloseReason, Fault> {
         match poll_fn(|cx| self.poll_exchange(transport, cx)).await {
             Ok(CloseReason::RunOver) => self.close(transport).await.map(|()| CloseReason::RunOver),
             Ok(reason) => Ok(reason),
@@ -140,7 +140,7 @@ impl<X: Exchange + 'static> StreamClient<X> {
 
     fn poll_exchange(
         &mut self,
-        transport: &mut Connection,
+        transport: &mut Transport,
         cx: &mut task::Context<'_>,
     ) -> Poll<Result<CloseReason, Fault>> {
         self.activity.register(cx);
@@ -251,7 +251,7 @@ impl<X: Exchange + 'static> StreamClient<X> {
     /// activity. Returns true if the server has rejected the request, so that the rest must not be
     /// sent.
     #[cold]
-    fn check_upload(&mut self, transport: &Connection) -> bool {
+    fn check_upload(&mut self, transport: &Transport) -> bool {
         let left = transport.unacknowledged() + (self.out.len() - self.accepted);
         self.activity.set_upload(left);
         left > 0 && self.pacer.in_flight() == 0 && self.exchange.stops_upload()
@@ -287,7 +287,7 @@ impl<X: Exchange + 'static> StreamClient<X> {
 
     fn send_due(
         &mut self,
-        transport: &mut Connection,
+        transport: &mut Transport,
         cx: &mut task::Context<'_>,
         mut now: Option<u64>,
     ) {
@@ -347,7 +347,7 @@ impl<X: Exchange + 'static> StreamClient<X> {
     /// Waits until the connection has accepted all written bytes.
     fn poll_flush(
         &mut self,
-        transport: &mut Connection,
+        transport: &mut Transport,
         cx: &mut task::Context<'_>,
     ) -> Poll<io::Result<()>> {
         if self.out.len() == 0 {
@@ -402,7 +402,7 @@ impl<X: Exchange + 'static> StreamClient<X> {
 
     /// Closes the client's side and waits for the server to close. Any further reply is an error.
     /// All replies have arrived, so it does not matter how the connection ends.
-    async fn close(&mut self, transport: &mut Connection) -> Result<(), Fault> {
+    async fn close(&mut self, transport: &mut Transport) -> Result<(), Fault> {
         self.activity.set_stage(Stage::Closing);
         if poll_fn(|cx| transport.poll_shutdown(cx)).await.is_err() {
             return Ok(());
@@ -425,7 +425,7 @@ impl<X: Exchange + 'static> StreamClient<X> {
 
     /// Distinguishes wrong bytes from too many, if the exchange can: a reply that is sent twice
     /// looks wrong at first, but then more bytes arrive than expected.
-    async fn classify(&mut self, transport: &mut Connection, fault: Fault) -> Fault {
+    async fn classify(&mut self, transport: &mut Transport, fault: Fault) -> Fault {
         let Some(mut outstanding) = self.exchange.outstanding() else { return fault };
         if fault.kind != FaultKind::WRONG_BYTES {
             return fault;
@@ -458,7 +458,7 @@ impl<X: Exchange + 'static> StreamClient<X> {
     /// Opens a new connection. Returns `None` if the run is over, if connecting failed and the plan
     /// does not reconnect, or if the server is lost and the run could last until it returns.
     /// Requests that the server has not processed on the last connection are sent again.
-    async fn reconnect(&mut self) -> Option<Connection> {
+    async fn reconnect(&mut self) -> Option<Transport> {
         self.activity.set_stage(Stage::Connecting);
         let retried = self.pacer.requeue_all();
         self.context.recorder.borrow_mut().retried(retried);

@@ -26,7 +26,7 @@ use crate::schedule::Pacer;
 use crate::threads::{
     CLOSE_TIMEOUT, ClientHandle, ClientKind, RunContext, RuntimeSettings, ThreadContext,
 };
-use crate::transport::{Connection, Connector};
+use crate::transport::{Connector, Transport};
 use crate::{clock, tls};
 use annulus::task::JoinHandle;
 use client::{Activity, Stage, StreamClient};
@@ -108,17 +108,17 @@ impl<X> StreamClientKind<X> {
 }
 
 impl<X: Exchange + 'static> ClientKind for StreamClientKind<X> {
-    type Opened = Connection;
+    type Opened = Transport;
     type Handle = StreamClientHandle;
 
-    async fn connect(&self, plan: &Plan, number: usize) -> Result<Connection, Fault> {
+    async fn connect(&self, plan: &Plan, number: usize) -> Result<Transport, Fault> {
         self.connector.connect(plan, number).await
     }
 
     fn start(
         context: &Rc<ThreadContext<Self>>,
         number: usize,
-        transport: Connection,
+        transport: Transport,
         began: u64,
     ) -> (JoinHandle<()>, StreamClientHandle) {
         let Plan { seed, clients, ref schedule, .. } = context.run.plan;

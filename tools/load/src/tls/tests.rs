@@ -1,5 +1,5 @@
 use super::*;
-use crate::exchange::{SendBytes, Transport};
+use crate::exchange::SendBytes;
 use crate::fault::{Fault, FaultKind};
 use crate::transport::PlainTransport;
 use crate::transport::TlsTransport;

@@ -7,7 +7,7 @@ pub(crate) use plain::PlainTransport;
 pub use plain::SOURCE_ADDRESSES;
 pub(crate) use tls::TlsTransport;
 
-use crate::exchange::{SendBytes, Transport};
+use crate::exchange::SendBytes;
 use crate::fault::{Fault, FaultKind};
 use crate::plan::{Plan, Streams};
 use crate::tls::TlsConnector;
@@ -15,52 +15,60 @@ use annulus::time;
 use std::io;
 use std::task::{Context, Poll};
 
-pub(crate) enum Connection {
-    PlainTransport(PlainTransport),
+/// A byte stream in both directions. Dropping it closes the connection.
+pub(crate) enum Transport {
+    Plain(PlainTransport),
     Tls(TlsTransport),
 }
 
-impl Connection {
+impl Transport {
     /// Returns the number of sent bytes that the server's kernel has not acknowledged.
     pub(crate) fn unacknowledged(&self) -> usize {
         match self {
-            Connection::PlainTransport(plain) => plain.unacknowledged(),
-            Connection::Tls(tls) => tls.unacknowledged(),
+            Transport::Plain(plain) => plain.unacknowledged(),
+            Transport::Tls(tls) => tls.unacknowledged(),
         }
     }
 
     /// Resets the connection: bytes that have not been sent are discarded.
     pub(crate) fn abort(self) {
         match self {
-            Connection::PlainTransport(plain) => plain.abort(),
-            Connection::Tls(tls) => tls.abort(),
+            Transport::Plain(plain) => plain.abort(),
+            Transport::Tls(tls) => tls.abort(),
         }
     }
-}
 
-impl Transport for Connection {
-    fn poll_receive<R>(
+    /// Passes the next received bytes to `take`. Returns `None` when the server has closed its
+    /// side.
+    pub(crate) fn poll_receive<R>(
         &mut self,
         cx: &mut Context<'_>,
         take: impl FnOnce(&[u8]) -> R,
     ) -> Poll<io::Result<Option<R>>> {
         match self {
-            Connection::PlainTransport(plain) => plain.poll_receive(cx, take),
-            Connection::Tls(tls) => tls.poll_receive(cx, take),
+            Transport::Plain(plain) => plain.poll_receive(cx, take),
+            Transport::Tls(tls) => tls.poll_receive(cx, take),
         }
     }
 
-    fn poll_send(&mut self, cx: &mut Context<'_>, piece: SendBytes<'_>) -> Poll<io::Result<usize>> {
+    /// Accepts bytes to send, and returns how many: at least one. The connection keeps accepted
+    /// bytes that it cannot send yet.
+    pub(crate) fn poll_send(
+        &mut self,
+        cx: &mut Context<'_>,
+        piece: SendBytes<'_>,
+    ) -> Poll<io::Result<usize>> {
         match self {
-            Connection::PlainTransport(plain) => plain.poll_send(cx, piece),
-            Connection::Tls(tls) => tls.poll_send(cx, piece),
+            Transport::Plain(plain) => plain.poll_send(cx, piece),
+            Transport::Tls(tls) => tls.poll_send(cx, piece),
         }
     }
 
-    fn poll_shutdown(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+    /// Closes the client's side after the accepted bytes.
+    pub(crate) fn poll_shutdown(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {
-            Connection::PlainTransport(plain) => plain.poll_shutdown(cx),
-            Connection::Tls(tls) => tls.poll_shutdown(cx),
+            Transport::Plain(plain) => plain.poll_shutdown(cx),
+            Transport::Tls(tls) => tls.poll_shutdown(cx),
         }
     }
 }
@@ -82,10 +90,10 @@ impl Connector {
 
     /// Connects within the plan's time limit; the handshake may take as long again. `number` counts
     /// the connections of the run.
-    pub(crate) async fn connect(&self, plan: &Plan, number: usize) -> Result<Connection, Fault> {
+    pub(crate) async fn connect(&self, plan: &Plan, number: usize) -> Result<Transport, Fault> {
         let connected = PlainTransport::connect(plan, number, self.has_many_sources).await;
         let connected = connected.map_err(|error| Fault::connect(&error))?;
-        let Some(session) = &self.tls else { return Ok(Connection::PlainTransport(connected)) };
+        let Some(session) = &self.tls else { return Ok(Transport::Plain(connected)) };
         let limit = plan.connect_timeout;
         let made = time::timeout(limit, TlsTransport::connect(session, connected)).await;
         let made = made.map_err(|_| handshake_timeout(limit))?;
@@ -96,7 +104,7 @@ impl Connector {
                 "the server did not agree to HTTP/2 in the TLS handshake (ALPN): use HTTP/1.1";
             return Err(Fault::new(FaultKind::TLS, text));
         }
-        Ok(Connection::Tls(transport))
+        Ok(Transport::Tls(transport))
     }
 }
 

@@ -1,6 +1,6 @@
 //! Plain TCP and Unix streams.
 
-use crate::exchange::{SendBytes, Transport};
+use crate::exchange::SendBytes;
 use crate::plan::Plan;
 use crate::server_address::{ServerAddress, unix_address};
 use annulus::io::{AsyncRecv, AsyncSend};
@@ -80,10 +80,8 @@ impl PlainTransport {
     ) -> Poll<io::Result<usize>> {
         call!(self, poll_write(cx, bytes))
     }
-}
 
-impl Transport for PlainTransport {
-    fn poll_receive<R>(
+    pub(super) fn poll_receive<R>(
         &mut self,
         cx: &mut Context<'_>,
         take: impl FnOnce(&[u8]) -> R,
@@ -92,7 +90,11 @@ impl Transport for PlainTransport {
         Poll::Ready(Ok(lease.map(|lease| take(&lease))))
     }
 
-    fn poll_send(&mut self, cx: &mut Context<'_>, piece: SendBytes<'_>) -> Poll<io::Result<usize>> {
+    pub(super) fn poll_send(
+        &mut self,
+        cx: &mut Context<'_>,
+        piece: SendBytes<'_>,
+    ) -> Poll<io::Result<usize>> {
         let mut chunk = match piece {
             SendBytes::Borrowed(bytes) => {
                 return self.poll_write(cx, &bytes[..bytes.len().min(MAX_QUEUED_BYTES)]);
@@ -109,7 +111,7 @@ impl Transport for PlainTransport {
         call!(self, poll_send(cx, &mut chunk)).map_ok(|()| count)
     }
 
-    fn poll_shutdown(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+    pub(super) fn poll_shutdown(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         call!(self, poll_shutdown(cx))
     }
 }

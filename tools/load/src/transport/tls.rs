@@ -1,7 +1,7 @@
 //! TLS over a plain stream.
 
 use super::PlainTransport;
-use crate::exchange::{SendBytes, Transport};
+use crate::exchange::SendBytes;
 use crate::tls::TlsConnector;
 use rustls::{ClientConnection, Error};
 use std::future::poll_fn;
@@ -99,10 +99,8 @@ impl TlsTransport {
             }
         }
     }
-}
 
-impl Transport for TlsTransport {
-    fn poll_receive<R>(
+    pub(crate) fn poll_receive<R>(
         &mut self,
         cx: &mut Context<'_>,
         take: impl FnOnce(&[u8]) -> R,
@@ -125,7 +123,11 @@ impl Transport for TlsTransport {
         }
     }
 
-    fn poll_send(&mut self, cx: &mut Context<'_>, piece: SendBytes<'_>) -> Poll<io::Result<usize>> {
+    pub(crate) fn poll_send(
+        &mut self,
+        cx: &mut Context<'_>,
+        piece: SendBytes<'_>,
+    ) -> Poll<io::Result<usize>> {
         let bytes = piece.bytes();
         ready!(self.poll_flush(cx))?;
         let count =
@@ -135,7 +137,7 @@ impl Transport for TlsTransport {
         Poll::Ready(Ok(count))
     }
 
-    fn poll_shutdown(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+    pub(crate) fn poll_shutdown(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.state.session.send_close_notify();
         ready!(self.poll_flush(cx))?;
         self.stream.poll_shutdown(cx)
