@@ -71,33 +71,25 @@ impl Template {
         Template { parts }
     }
 
-    /// Parses a template. `decode` converts the text between fields to bytes, for example to handle
-    /// escapes.
-    ///
-    /// # Errors
-    /// Fails if a field is unterminated or unknown, or if `decode` fails.
-    pub fn parse_with(
-        text: &str,
-        decode: impl FnMut(&str) -> Result<Vec<u8>, InvalidValue>,
-    ) -> Result<Template, InvalidValue> {
-        Template::parse_fields(text, &[], decode)
-    }
-
     /// Parses a template that may have fields with the names of the data's columns.
     ///
     /// # Errors
     /// Fails if a field is unterminated or unknown.
     pub fn parse_with_data(text: &str, data: Option<&DataRows>) -> Result<Template, InvalidValue> {
-        let columns = data.map_or(&[][..], DataRows::columns);
-        Template::parse_fields(text, columns, |text| Ok(text.as_bytes().to_vec()))
+        Template::parse_with(text, data, |text| Ok(text.as_bytes().to_vec()))
     }
 
-    /// Parses a template that may have fields with these names.
-    pub(crate) fn parse_fields(
+    /// Like [`Template::parse_with_data`], but `decode` converts the text between fields to bytes,
+    /// for example to handle escapes.
+    ///
+    /// # Errors
+    /// Fails if a field is unterminated or unknown, or if `decode` fails.
+    pub fn parse_with(
         text: &str,
-        columns: &[String],
+        data: Option<&DataRows>,
         mut decode: impl FnMut(&str) -> Result<Vec<u8>, InvalidValue>,
     ) -> Result<Template, InvalidValue> {
+        let columns = data.map_or(&[][..], DataRows::columns);
         let mut template = Template { parts: Vec::new() };
         let mut rest = text;
         while let Some(at) = rest.find('{') {
@@ -233,7 +225,7 @@ impl FromStr for Template {
     type Err = InvalidValue;
 
     fn from_str(text: &str) -> Result<Template, InvalidValue> {
-        Template::parse_with(text, |text| Ok(text.as_bytes().to_vec()))
+        Template::parse_with_data(text, None)
     }
 }
 

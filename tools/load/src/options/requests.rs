@@ -4,9 +4,7 @@ use super::target::Target;
 use super::targets::TargetFile;
 use super::{Options, OptionsError, read, read_text, usage};
 use crate::exchange::http::{Http, HttpRequest};
-use crate::exchange::script::{
-    Framing, Script, ScriptRequest, script_bytes, script_template_with_data,
-};
+use crate::exchange::script::{Framing, Script, ScriptRequest, script_bytes, script_template};
 use crate::expected::Expected;
 use crate::invalid::counted;
 use crate::mix::{DataRows, Mix, Template, split_weight};
@@ -287,7 +285,7 @@ fn expected_body(text: &str) -> Result<Expected, OptionsError> {
 fn template(text: &str, data: Option<&DataRows>) -> Result<Template, OptionsError> {
     match text.strip_prefix('@') {
         Some(file) => read(Path::new(file)).map(Template::constant),
-        None => script_template_with_data(text, data).map_err(usage),
+        None => script_template(text, data).map_err(usage),
     }
 }
 

@@ -23,7 +23,7 @@ use std::sync::Arc;
 /// ```
 /// use annulus_load::{Framing, Script, script_template};
 ///
-/// let request = script_template(r"PING {n}\r\n").unwrap();
+/// let request = script_template(r"PING {n}\r\n", None).unwrap();
 /// let script = Script::new(request, Framing::Delimiter(b"\n".to_vec()));
 /// assert_eq!(script.validate(), Ok(()));
 /// ```
@@ -108,21 +108,13 @@ impl ScriptRequest {
     }
 }
 
-/// Parses a template with the escapes `\n`, `\r`, `\t`, `\0`, `\\`, `\"`, `\'` and `\xHH`.
+/// Parses a template with the escapes `\n`, `\r`, `\t`, `\0`, `\\`, `\"`, `\'` and `\xHH`. Fields may
+/// have the names of the data's columns.
 ///
 /// # Errors
 /// Fails if an escape is unknown or a field is invalid.
-pub fn script_template(text: &str) -> Result<Template, InvalidValue> {
-    Template::parse_with(text, script_bytes)
-}
-
-/// Like [`script_template`], but fields may have the names of the data's columns.
-#[cfg(feature = "options")]
-pub(crate) fn script_template_with_data(
-    text: &str,
-    data: Option<&DataRows>,
-) -> Result<Template, InvalidValue> {
-    Template::parse_fields(text, data.map_or(&[], DataRows::columns), script_bytes)
+pub fn script_template(text: &str, data: Option<&DataRows>) -> Result<Template, InvalidValue> {
+    Template::parse_with(text, data, script_bytes)
 }
 
 /// Decodes a text with the escapes `\n`, `\r`, `\t`, `\0`, `\\`, `\"`, `\'` and `\xHH`.

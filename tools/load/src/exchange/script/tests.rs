@@ -70,8 +70,8 @@ fn replies_are_compared_whole() {
 
 #[test]
 fn expected_reply_uses_the_field_values_of_its_request() {
-    let request = script_template(r"{n} {hex 8}\n").unwrap();
-    let expected = Some(script_template(r"{n} {hex 8}!\n").unwrap());
+    let request = script_template(r"{n} {hex 8}\n", None).unwrap();
+    let expected = Some(script_template(r"{n} {hex 8}!\n", None).unwrap());
     let requests = Mix::new([(1.0, ScriptRequest { request, expected, check: None })]).unwrap();
     let mut exchange = exchange(&Script { requests, framing: until("\n"), data: None });
     let mut out = Vec::new();
@@ -182,7 +182,7 @@ fn escapes_are_decoded_to_bytes() {
         ("a\\", "ends with a backslash"),
     ] {
         assert!(script_bytes(text).unwrap_err().to_string().contains(part), "{text}");
-        assert!(script_template(text).unwrap_err().to_string().contains(part), "{text}");
+        assert!(script_template(text, None).unwrap_err().to_string().contains(part), "{text}");
     }
 }
 
