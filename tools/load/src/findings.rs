@@ -52,7 +52,7 @@ impl RunResults {
             ..Recording::new(RunInfo {
                 started: measured.started.as_secs_f64(),
                 driver,
-                ..run_info(plan)
+                ..RunInfo::planned(plan)
             })
         }
     }
@@ -61,50 +61,46 @@ impl RunResults {
 impl RunInfo {
     /// Describes a plan that has not run.
     pub fn planned(plan: &Plan) -> RunInfo {
-        run_info(plan)
-    }
-}
-
-pub(crate) fn run_info(plan: &Plan) -> RunInfo {
-    let has_length = plan.protocol == Protocol::Echo;
-    let (workload, pipeline, schedule) = match plan.workload {
-        Workload::Streams(streams) => {
-            let each = match plan.requests_per_connection(streams) {
-                None => String::new(),
-                Some(1) => ", a new connection for each request".to_owned(),
-                Some(count) => format!(", a new connection every {count} requests"),
-            };
-            (WorkloadKind::Streams, streams.pipeline, format!("{}{each}", plan.schedule))
+        let has_length = plan.protocol == Protocol::Echo;
+        let (workload, pipeline, schedule) = match plan.workload {
+            Workload::Streams(streams) => {
+                let each = match plan.requests_per_connection(streams) {
+                    None => String::new(),
+                    Some(1) => ", a new connection for each request".to_owned(),
+                    Some(count) => format!(", a new connection every {count} requests"),
+                };
+                (WorkloadKind::Streams, streams.pipeline, format!("{}{each}", plan.schedule))
+            }
+            Workload::Datagrams(datagrams) => {
+                let schedule = format!("{}, lost after {:?}", plan.schedule, plan.reply_timeout);
+                (WorkloadKind::Datagrams, datagrams.window, schedule)
+            }
+        };
+        RunInfo {
+            annulus: env!("CARGO_PKG_VERSION").into(),
+            machine: Machine::this(),
+            address: address(plan, workload),
+            workload,
+            protocol: plan.protocol.name().to_owned(),
+            tls: plan.tls.as_ref().map(Tls::to_string),
+            length: has_length.then_some(plan.length as u64),
+            connections: plan.clients as u64,
+            threads: plan.threads() as u64,
+            pipeline: pipeline as u64,
+            schedule,
+            rate: plan.schedule.rate().map(Rate::per_second),
+            requests: plan.requests,
+            request: match &plan.protocol.classes()[..] {
+                [] => None,
+                [one] => Some(one.clone()),
+                several => Some(format!("{} kinds", several.len())),
+            },
+            warm_up: plan.warm_up.as_secs_f64(),
+            duration: plan.duration.as_secs_f64(),
+            interval: plan.interval.as_secs_f64(),
+            seed: plan.seed,
+            ..RunInfo::default()
         }
-        Workload::Datagrams(datagrams) => {
-            let schedule = format!("{}, lost after {:?}", plan.schedule, plan.reply_timeout);
-            (WorkloadKind::Datagrams, datagrams.window, schedule)
-        }
-    };
-    RunInfo {
-        annulus: env!("CARGO_PKG_VERSION").into(),
-        machine: Machine::this(),
-        address: address(plan, workload),
-        workload,
-        protocol: plan.protocol.name().to_owned(),
-        tls: plan.tls.as_ref().map(Tls::to_string),
-        length: has_length.then_some(plan.length as u64),
-        connections: plan.clients as u64,
-        threads: plan.threads() as u64,
-        pipeline: pipeline as u64,
-        schedule,
-        rate: plan.schedule.rate().map(Rate::per_second),
-        requests: plan.requests,
-        request: match &plan.protocol.classes()[..] {
-            [] => None,
-            [one] => Some(one.clone()),
-            several => Some(format!("{} kinds", several.len())),
-        },
-        warm_up: plan.warm_up.as_secs_f64(),
-        duration: plan.duration.as_secs_f64(),
-        interval: plan.interval.as_secs_f64(),
-        seed: plan.seed,
-        ..RunInfo::default()
     }
 }
 

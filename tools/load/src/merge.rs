@@ -1,9 +1,8 @@
 //! Merges the recordings of the parts of a run.
 
-use crate::findings::run_info;
 use crate::part::Part;
 use crate::plan::{Plan, Workload};
-use crate::recording::{Interval, PartInfo, Recording};
+use crate::recording::{Interval, PartInfo, Recording, RunInfo};
 use crate::warnings::too_few_responses;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -20,13 +19,8 @@ pub struct PartResult {
 }
 
 impl PartResult {
-    /// Formats the part for messages: `part 2 of 4 (host)`.
-    pub fn name(&self) -> String {
-        let (number, count) = (self.part.index() + 1, self.part.count());
-        match self.host.as_str() {
-            "" => format!("part {number} of {count}"),
-            host => format!("part {number} of {count} ({host})"),
-        }
+    fn name(&self) -> String {
+        self.part.name_on(&self.host)
     }
 
     fn info(&self) -> PartInfo {
@@ -55,7 +49,7 @@ impl Recording {
     ///
     /// If parts are missing, the first warning says that the result is partial.
     pub fn merge(plan: &Plan, parts: &[PartResult]) -> Recording {
-        let mut merged = Recording::new(run_info(plan));
+        let mut merged = Recording::new(RunInfo::planned(plan));
         merged.run.parts = parts.iter().map(PartResult::info).collect();
         let missing: Vec<_> = parts
             .iter()

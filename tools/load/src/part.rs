@@ -59,6 +59,14 @@ impl Part {
         self.count
     }
 
+    /// Formats the part for messages: `part 2 of 4 (host)`, or `part 2 of 4` if the name of its host
+    /// is empty.
+    pub fn name_on(self, host: &str) -> String {
+        let Part { index, count } = self;
+        let host = if host.is_empty() { String::new() } else { format!(" ({host})") };
+        format!("part {} of {count}{host}", index + 1)
+    }
+
     /// Returns how many of the clients of the run belong to this part.
     pub(crate) fn clients(self, all: usize) -> usize {
         (self.index..all).step_by(self.count).len()

@@ -1,10 +1,10 @@
 //! The first part of a run, which gathers the others.
 
+use super::Meeting;
 use super::protocol::{
     FromPart, HANDSHAKE_TIMEOUT, Join, MAX_JOIN_BYTES, MAX_MESSAGE_BYTES, PROTOCOL, Stage, ToPart,
     configure, differences, settings,
 };
-use super::{Meeting, name};
 use crate::frames::{self, Deadline};
 use crate::load::live::ProgressLine;
 use crate::output::note;
@@ -64,7 +64,7 @@ struct Other {
 
 impl Other {
     fn name(&self) -> String {
-        name(self.part, &self.host)
+        self.part.name_on(&printable(&self.host))
     }
 
     /// Sends a message. If that fails, the reader of the connection reports its end.
@@ -396,12 +396,12 @@ fn admit(
             Some("it is part 1 as well: give each part its own number".to_owned())
         }
         (Ok(part), Some((twin, _))) => {
-            Some(format!("{} has already joined", name(part, &twin.host)))
+            Some(format!("{} has already joined", part.name_on(&printable(&twin.host))))
         }
         (Ok(part), None) => differences(&settings(plan), &join.settings).map(|differences| {
             format!(
                 "{} has another load than part 1 ({}): give all parts the same options",
-                name(part, &join.host),
+                part.name_on(&printable(&join.host)),
                 printable(&differences)
             )
         }),

@@ -1,10 +1,10 @@
 //! The parts of a run other than the first. They start and stop when the first part says so.
 
+use super::Meeting;
 use super::protocol::{
     FromPart, HANDSHAKE_TIMEOUT, Join, MAX_JOIN_BYTES, MAX_MESSAGE_BYTES, PROTOCOL, Stage, ToPart,
     configure, settings,
 };
-use super::{Meeting, name};
 use crate::frames::{self, Deadline};
 use crate::output::note;
 use crate::signals::{SIGHUP, SIGINT, SIGTERM, Stop};
@@ -90,7 +90,7 @@ impl Follower {
         match frames::read(&mut limited, MAX_JOIN_BYTES) {
             Ok(ToPart::Welcome) => {}
             Ok(ToPart::Refused(why)) => {
-                bail!("part 1 at {address} refuses {}: {}", name(part, ""), printable(&why))
+                bail!("part 1 at {address} refuses {}: {}", part.name_on(""), printable(&why))
             }
             Ok(_) => bail!("part 1 at {address} sent a message other than a welcome"),
             Err(error) => {

@@ -114,9 +114,3 @@ fn warn_of_several_runs(Launched { part, launcher }: &Launched) {
         ));
     }
 }
-
-/// Formats a part for messages, such as `part 2 of 4 (host)`.
-fn name(part: Part, host: &str) -> String {
-    let number = format!("part {} of {}", part.index() + 1, part.count());
-    if host.is_empty() { number } else { format!("{number} ({})", crate::text::printable(host)) }
-}
