@@ -144,7 +144,7 @@ pub enum Pace {
 /// `share` one with a multiple of the baseline's rate in a closed loop. `service` is the protocol
 /// of the servers. A quick run leaves out loads with `quick = false`. If each server has its own
 /// `client`, a load has neither `url` nor `command`.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, PartialEq)]
 #[serde(default, deny_unknown_fields)]
 pub struct Loads {
     /// The name; by default the scheme of the URL or the name of the program.
@@ -236,49 +236,28 @@ impl Loads {
         let name = self.name.unwrap_or_else(|| client.name());
         let Loads { service, connections, depth, quick: is_quick, .. } = self;
         let load = |connections| -> Result<Load> {
-            let load = Load {
-                cell: cell(&name, connections, depth),
-                client: client.clone(),
-                service: service.clone(),
-                connections,
-                depth,
-                pace,
-                is_quick,
-                cost: Duration::ZERO,
-                min_time: Duration::ZERO,
-                turns: None,
-            };
-            load.checked().with_context(|| format!("load '{name}'"))
+            let (cell, service) = (cell(&name, connections, depth), service.clone());
+            let load = Load::new(cell, client.clone(), [connections, depth], Duration::ZERO);
+            Load { service, pace, is_quick, ..load }
+                .checked()
+                .with_context(|| format!("load '{name}'"))
         };
         connections.into_iter().map(load).collect()
     }
 
     fn job(&self, line: &str) -> Result<Load> {
-        let rest = Loads { job: None, name: None, depth: 1, ..self.clone() };
+        let rest = Loads { job: None, name: None, depth: 1, quick: true, ..self.clone() };
         ensure!(
-            rest.is_default(),
-            "'{line}': a job has no other key than name and depth: remove the other keys"
+            rest == Loads::default(),
+            "'{line}': a job has no other key than name, depth and quick: remove the other keys"
         );
         placeholders::check(&[line.to_owned()], &JOB_PLACEHOLDERS)?;
         let first = line.split(' ').next().unwrap_or_default();
         let name = self.name.as_deref().unwrap_or(first);
         let cell = Cell::new([("load", name.into()), ("depth", self.depth.into())]);
         let job = Job { line: line.into(), timeout: ANSWER_TIMEOUT_SLACK, required: &JOB_NUMBERS };
-        Ok(Load { depth: self.depth, ..Load::job(cell, job, Duration::ZERO) })
-    }
-
-    /// Returns true if no key other than `quick` is set.
-    fn is_default(&self) -> bool {
-        let Loads { name, url, options, text, command, job, before, parse, service, .. } = self;
-        let texts = [name, url, text, command, job, before];
-        texts.iter().all(|text| text.is_none())
-            && *options == Options::default()
-            && parse.is_empty()
-            && service.is_empty()
-            && self.connections == Loads::default().connections
-            && self.depth == 1
-            && self.rate.is_none()
-            && self.share.is_none()
+        let load = Load::job(cell, job, Duration::ZERO);
+        Ok(Load { depth: self.depth, is_quick: self.quick, ..load })
     }
 
     fn client(&self) -> Result<Client> {
@@ -471,17 +450,27 @@ impl Load {
         let connections = options.connections.unwrap_or(1) as u64;
         let depth = options.pipeline.unwrap_or(1) as u64;
         let client = Client::Own { options: Box::new(options), words: Vec::new() };
-        let (service, pace, is_quick) = (String::new(), Pace::Closed, true);
-        let (min_time, turns) = (Duration::ZERO, None);
-        Load { cell, client, service, connections, depth, pace, is_quick, cost, min_time, turns }
+        Load::new(cell, client, [connections, depth], cost)
     }
 
     /// Creates a load for contenders that read a job.
     pub(crate) fn job(cell: Cell, job: Job, cost: Duration) -> Load {
-        let (client, service, pace) = (Client::Job(job), String::new(), Pace::Closed);
-        let (connections, depth, is_quick) = (0, 1, true);
-        let (min_time, turns) = (Duration::ZERO, None);
-        Load { cell, client, service, connections, depth, pace, is_quick, cost, min_time, turns }
+        Load::new(cell, Client::Job(job), [0, 1], cost)
+    }
+
+    fn new(cell: Cell, client: Client, [connections, depth]: [u64; 2], cost: Duration) -> Load {
+        Load {
+            cell,
+            client,
+            service: String::new(),
+            connections,
+            depth,
+            pace: Pace::Closed,
+            is_quick: true,
+            cost,
+            min_time: Duration::ZERO,
+            turns: None,
+        }
     }
 
     /// Returns the loads of a sweep over rates: the closed loop that measures the peak, and an open
@@ -650,6 +639,8 @@ mod tests {
         refused(Loads { rate: Some(1.0), ..job("direct {seconds}") }, "a job has no other key");
         refused(Loads { url: Some("tcp://{port}".into()), ..job("direct") }, "has no other key");
         refused(job("direct {port}"), "unknown placeholder {port}");
+        let slow = Loads { quick: false, ..job("direct {seconds}") }.split();
+        assert!(!slow.expect("the job is invalid")[0].is_quick);
         let loads = Loads { connections: vec![1, 2], ..command("wrk -c{connections} {port}") };
         assert_eq!(loads.split().expect("the loads are invalid").len(), 2);
     }
