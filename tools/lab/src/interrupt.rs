@@ -1,8 +1,7 @@
 //! Signals to stop: the first ends the measurement, the second ends the process at once.
 
 use std::io;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::thread;
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -10,8 +9,8 @@ use signal_hook::iterator::Signals;
 
 use crate::{process, scratch};
 
-/// Whether a signal has arrived.
-static IS_SIGNALLED: AtomicBool = AtomicBool::new(false);
+/// The first signal, or 0 if none has arrived. The number orders no other memory.
+static FIRST_SIGNAL: AtomicU8 = AtomicU8::new(0);
 
 /// The error for a preparation that a signal has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -20,8 +19,7 @@ pub(crate) struct Interrupted;
 
 /// Returns an error if a signal has arrived. Preparations that take long call this again and again.
 pub(crate) fn check() -> Result<(), Interrupted> {
-    // Pairs with the store of the signal thread.
-    if IS_SIGNALLED.load(Ordering::Acquire) { Err(Interrupted) } else { Ok(()) }
+    status().map_or(Ok(()), |_| Err(Interrupted))
 }
 
 /// Returns the exit status of a process that was ended by a signal, as in shells.
@@ -29,48 +27,32 @@ pub fn status_of(signal: i32) -> u8 {
     128 + signal as u8
 }
 
-/// The state of the signals that stop this process.
-#[derive(Clone, Debug)]
-pub struct Interrupt {
-    /// The first signal, or 0 if none has arrived.
-    first: Arc<AtomicU8>,
+/// Handles Ctrl-C (SIGINT), SIGTERM and SIGHUP for the rest of the process. A signal that is ignored
+/// stays ignored: SIGHUP under nohup, SIGINT in the background of a shell script.
+///
+/// At the first signal, `on_first` is called on a thread of its own. The second signal kills all
+/// contenders, removes all [scratch directories](crate::scratch), and ends the process.
+pub fn install(on_first: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    let wanted = [SIGINT, SIGTERM, SIGHUP];
+    let wanted = wanted.into_iter().filter(|signal| !is_ignored(*signal));
+    let mut signals = Signals::new(wanted)?;
+    thread::spawn(move || {
+        let mut signals = signals.forever();
+        FIRST_SIGNAL.store(signals.next().unwrap_or(SIGINT) as u8, Ordering::Relaxed);
+        on_first();
+        let second = signals.next().unwrap_or(SIGINT);
+        let _held = process::kill_all();
+        scratch::remove_all();
+        std::process::exit(status_of(second).into());
+    });
+    Ok(())
 }
 
-impl Interrupt {
-    /// Handles Ctrl-C (SIGINT), SIGTERM and SIGHUP for the rest of the process. A signal that is
-    /// ignored stays ignored: SIGHUP under nohup, SIGINT in the background of a shell script.
-    ///
-    /// At the first signal, `on_first` is called on a thread of its own. The second signal kills
-    /// all contenders, removes all [scratch directories](crate::scratch), and ends the process.
-    pub fn install(on_first: impl FnOnce() + Send + 'static) -> io::Result<Interrupt> {
-        let wanted = [SIGINT, SIGTERM, SIGHUP];
-        let wanted = wanted.into_iter().filter(|signal| !is_ignored(*signal));
-        let mut signals = Signals::new(wanted)?;
-        let first = Arc::new(AtomicU8::new(0));
-        let interrupt = Interrupt { first: Arc::clone(&first) };
-        thread::spawn(move || {
-            let mut signals = signals.forever();
-            first.store(signals.next().unwrap_or(SIGINT) as u8, Ordering::Relaxed);
-            // Pairs with the load in `check`: its caller then sees the signal in `first`, too.
-            IS_SIGNALLED.store(true, Ordering::Release);
-            on_first();
-            let second = signals.next().unwrap_or(SIGINT);
-            let _held = process::kill_all();
-            scratch::remove_all();
-            std::process::exit(status_of(second).into());
-        });
-        Ok(interrupt)
-    }
-
-    /// Returns true if a signal has arrived.
-    pub fn is_signalled(&self) -> bool {
-        self.status().is_some()
-    }
-
-    /// Returns the exit status for the first signal, if one has arrived.
-    pub fn status(&self) -> Option<u8> {
-        let first = self.first.load(Ordering::Relaxed);
-        (first != 0).then(|| status_of(first.into()))
+/// Returns the exit status for the first signal, if one has arrived.
+pub fn status() -> Option<u8> {
+    match FIRST_SIGNAL.load(Ordering::Relaxed) {
+        0 => None,
+        first => Some(status_of(first.into())),
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::duration;
 use crate::output::note;
 use annulus_lab::bench::Observer;
-use annulus_lab::interrupt::Interrupt;
+use annulus_lab::interrupt;
 use annulus_lab::lock::Lock;
 use annulus_lab::peer::Peers;
 use annulus_load::clock;
@@ -26,26 +26,24 @@ pub(crate) fn peers() -> Option<Peers> {
 #[derive(Debug)]
 pub(crate) struct RunLock {
     _lock: Lock,
-    interrupt: Interrupt,
 }
 
 impl RunLock {
     /// Takes the machine's lock and installs the signal handlers.
     pub(crate) fn take() -> Result<RunLock> {
         let lock = Lock::take()?;
-        let interrupt =
-            Interrupt::install(|| note(STOPPING_NOTE)).context("cannot watch for ctrl-C")?;
-        Ok(RunLock { _lock: lock, interrupt })
+        interrupt::install(|| note(STOPPING_NOTE)).context("cannot watch for ctrl-C")?;
+        Ok(RunLock { _lock: lock })
     }
 
     /// Returns true if a signal has arrived.
     pub(crate) fn is_stopped(&self) -> bool {
-        self.interrupt.is_signalled()
+        interrupt::status().is_some()
     }
 
     /// Returns the exit status of a run without failures.
     pub(crate) fn status(&self) -> ExitCode {
-        self.interrupt.status().map_or(ExitCode::SUCCESS, ExitCode::from)
+        interrupt::status().map_or(ExitCode::SUCCESS, ExitCode::from)
     }
 }
 
