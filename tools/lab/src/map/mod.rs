@@ -18,7 +18,7 @@ use annulus_load::stats::{Ratio, Verdict};
 use anyhow::{Result, ensure};
 use serde::Serialize;
 
-use crate::bench::{CellVerdict, Report};
+use crate::bench::{CellVerdict, Footprint};
 use crate::results::{self, Results};
 
 pub use drivers::DriverComparison;
@@ -153,11 +153,15 @@ impl MapRow {
                 if ours.is_empty() { row.ours.join(" and ") } else { row.against.clone() };
             return Err(format!("the run has no contender {missing}"));
         }
-        let figures: Box<dyn Figures> = match row.figure {
-            RowFigure::Cost => Box::new(Costs { results, cell }),
-            RowFigure::IdleMemory => Box::new(IdleMemory(results.report())),
+        let mark = |kind, contenders: &[&str]| {
+            let found = match row.figure {
+                RowFigure::Cost => cost(results, cell, contenders, &row.against),
+                RowFigure::IdleMemory => idle_memory(results.memory(), contenders, &row.against),
+            };
+            let (contender, cost, verdict) = found?;
+            Some(MapMark { kind, contender, cost, verdict })
         };
-        let best = figures.mark(MarkKind::Best, &ours, &row.against);
+        let best = mark(MarkKind::Best, &ours);
         let best = best.ok_or("the run has no figure of both sides")?;
         let drivers = ours.iter().filter(|name| **name != best.contender).map(|name| {
             let kind = if *name == "epoll" { MarkKind::Epoll } else { MarkKind::Uring };
@@ -166,14 +170,16 @@ impl MapRow {
         // Other programs may need many times the memory, which would shrink the axis.
         let others = row.others().filter(|_| row.figure == RowFigure::Cost);
         let others = drivers.chain(others.filter(|(name, _)| is_measured(name)));
-        let others: Vec<MapMark> =
-            others.filter_map(|(name, kind)| figures.mark(kind, &[name], &row.against)).collect();
+        let others: Vec<MapMark> = others.filter_map(|(name, kind)| mark(kind, &[name])).collect();
         Ok(MapRow {
             workload: row.workload.clone(),
             detail: row.shown_detail(),
             run: row.run.clone(),
             cell: bench.cells[cell].to_string(),
-            noun: figures.noun(),
+            noun: match row.figure {
+                RowFigure::Cost => bench.primary().map_or("", |metric| &metric.noun).to_owned(),
+                RowFigure::IdleMemory => "idle memory".to_owned(),
+            },
             against: row.against.clone(),
             marks: [vec![best], others].concat(),
             other_rival: row.other_rival().map(str::to_owned),
@@ -196,50 +202,29 @@ impl MapMark {
     }
 }
 
-/// The figures that a row compares.
-trait Figures {
-    /// What is compared.
-    fn noun(&self) -> String;
-
-    /// Compares the best of some contenders with another one.
-    fn mark(&self, kind: MarkKind, contenders: &[&str], against: &str) -> Option<MapMark>;
-}
-
-/// The primary metric of a run in one cell.
-struct Costs<'a> {
-    results: &'a Results,
+/// Compares the best of some contenders with another one, by the primary metric of a run in a cell.
+fn cost(
+    results: &Results,
     cell: usize,
+    contenders: &[&str],
+    against: &str,
+) -> Option<(String, Ratio, Verdict)> {
+    let found = CellVerdict::named(results.bench(), results.record(), cell, contenders, against)?;
+    Some((found.contender, found.cost?, found.verdict))
 }
 
-impl Figures for Costs<'_> {
-    fn noun(&self) -> String {
-        self.results.bench().primary().map_or_else(String::new, |metric| metric.noun.clone())
-    }
-
-    fn mark(&self, kind: MarkKind, contenders: &[&str], against: &str) -> Option<MapMark> {
-        let (bench, record) = (self.results.bench(), self.results.record());
-        let found = CellVerdict::named(bench, record, self.cell, contenders, against)?;
-        let CellVerdict { contender, verdict, .. } = found;
-        Some(MapMark { kind, contender, cost: found.cost?, verdict })
-    }
-}
-
-/// The memory of contenders after a while without load.
-struct IdleMemory(Report);
-
-impl Figures for IdleMemory {
-    fn noun(&self) -> String {
-        "idle memory".into()
-    }
-
-    fn mark(&self, kind: MarkKind, contenders: &[&str], against: &str) -> Option<MapMark> {
-        let idle = |name: &str| {
-            let found = self.0.memory.iter().find(|footprint| footprint.contender == name)?;
-            Some(found.idle?.resident_bytes as f64).filter(|bytes| *bytes > 0.0)
-        };
-        let known = contenders.iter().filter_map(|name| Some((*name, idle(name)?)));
-        let (contender, bytes) = known.min_by(|one, other| one.1.total_cmp(&other.1))?;
-        let cost = Ratio { median: bytes / idle(against)?, interval: None };
-        Some(MapMark { kind, contender: contender.into(), cost, verdict: Verdict::Undecided })
-    }
+/// Compares the best of some contenders with another one, by memory after a while without load.
+fn idle_memory(
+    memory: &[Footprint],
+    contenders: &[&str],
+    against: &str,
+) -> Option<(String, Ratio, Verdict)> {
+    let idle = |name: &str| {
+        let found = memory.iter().find(|footprint| footprint.contender == name)?;
+        Some(found.idle?.resident_bytes as f64).filter(|bytes| *bytes > 0.0)
+    };
+    let known = contenders.iter().filter_map(|name| Some((*name, idle(name)?)));
+    let (contender, bytes) = known.min_by(|one, other| one.1.total_cmp(&other.1))?;
+    let cost = Ratio { median: bytes / idle(against)?, interval: None };
+    Some((contender.to_owned(), cost, Verdict::Undecided))
 }

@@ -169,6 +169,11 @@ impl Results {
         &self.record
     }
 
+    /// Returns the memory of the contenders, if it was measured.
+    pub(crate) fn memory(&self) -> &[Footprint] {
+        &self.memory
+    }
+
     /// Returns true if everything was measured.
     pub fn is_finished(&self) -> bool {
         self.finished.is_some()
