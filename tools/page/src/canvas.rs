@@ -39,21 +39,16 @@ pub(crate) fn key_height(entries: usize) -> u32 {
     KEY_LINE_HEIGHT * entries as u32
 }
 
-/// Draws `marks` in the plane of these axes, as SVG.
-pub(crate) fn draw(size: (u32, u32), x: &Axis, y: &Axis, marks: &[Mark]) -> String {
-    draw_with_key(size, x, y, marks, &[])
-}
-
-/// Like [`draw`], but with a key above the plane. Each entry has a line in an ink, and a name.
-pub(crate) fn draw_with_key(
+/// Draws `marks` in the plane of two axes, as SVG. The key is above the plane: each entry has a line
+/// in an ink, and a name.
+pub(crate) fn draw(
     size: (u32, u32),
-    x: &Axis,
-    y: &Axis,
+    axes: (&Axis, &Axis),
     marks: &[Mark],
     key: &[(Ink, String)],
 ) -> String {
     let mut svg = String::new();
-    try_draw(&mut svg, size, (x, y), marks, key)
+    try_draw(&mut svg, size, axes, marks, key)
         .expect("drawing in memory at finite positions failed");
     without_size(with_classes(svg))
 }

@@ -76,7 +76,7 @@ impl CurveChart {
             title: self.title.clone(),
             note: self.note.clone(),
             has_data: self.curves.iter().any(|curve| !curve.points.is_empty()),
-            svg: canvas::draw_with_key(size, &self.x, &self.y, &marks, &key),
+            svg: canvas::draw(size, (&self.x, &self.y), &marks, &key),
         }
     }
 }

@@ -55,7 +55,7 @@ impl IntervalChart {
             title: self.title.clone(),
             note: self.note.clone(),
             has_data: !self.rows.is_empty(),
-            svg: canvas::draw(size, &self.x, &Axis::rows(self.rows.len()), &marks),
+            svg: canvas::draw(size, (&self.x, &Axis::rows(self.rows.len())), &marks, &[]),
         }
     }
 
