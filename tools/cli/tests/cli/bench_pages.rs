@@ -1,7 +1,7 @@
 //! Pages of results: files of every form, in a browser, and over HTTP.
 
 use crate::browser;
-use crate::common::{ANNULUS, Finished, annulus};
+use crate::common::{ANNULUS, Finished, Scratch, annulus};
 use annulus_lab::bench::{
     Bench, Cell, Contenders, Measure, Metric, Observer, Outcome, Plan, Prepared, Role, Rounds,
     Sample, Slice, cpu, p99, requests,
@@ -12,7 +12,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 /// Servers, each with its CPU time per request relative to the first.
@@ -93,21 +93,13 @@ fn measure_all(path: &Path, servers: usize, rounds: usize, until: usize) {
     results::measure(prepared, None, path, &mut StopAfter(until, 0)).unwrap();
 }
 
-/// Creates an empty directory for a test.
-fn directory(test: &str) -> PathBuf {
-    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join(test);
-    let _ = fs::remove_dir_all(&directory);
-    fs::create_dir_all(&directory).unwrap();
-    directory
-}
-
 fn report(words: &[&Path]) -> Finished {
     annulus(["bench", "page"].iter().map(Path::new).chain(words.iter().copied()))
 }
 
 #[test]
 fn results_become_pages_of_every_form_with_an_index() {
-    let directory = directory("lab-report");
+    let directory = Scratch::new("lab-report");
     measure(&directory.join("whole.jsonl"), usize::MAX);
     measure(&directory.join("part.jsonl"), 40);
     fs::write(directory.join("other.jsonl"), "{}\n").unwrap();
@@ -143,7 +135,7 @@ fn results_become_pages_of_every_form_with_an_index() {
 
 #[test]
 fn pages_are_written_to_the_out_directory() {
-    let directory = directory("lab-report-out");
+    let directory = Scratch::new("lab-report-out");
     let (file, out) = (directory.join("a/run.jsonl"), directory.join("pages/all"));
     measure(&file, 50);
     let made = report(&[&file, Path::new("--out"), &out]);
@@ -168,7 +160,7 @@ fn pages_are_written_to_the_out_directory() {
 
 #[test]
 fn unusable_results_are_named_in_the_error() {
-    let directory = directory("lab-report-errors");
+    let directory = Scratch::new("lab-report-errors");
     let [a, b] = ["a/run.jsonl", "b/run.jsonl"].map(|name| directory.join(name));
     measure(&a, 20);
     measure(&b, 20);
@@ -188,7 +180,7 @@ fn unusable_results_are_named_in_the_error() {
 #[test]
 fn a_browser_shows_the_chart_of_a_comparison() {
     let Some(browser) = browser::find() else { return };
-    let directory = directory("lab-report-browser");
+    let directory = Scratch::new("lab-report-browser");
     measure_all(&directory.join("echo.jsonl"), 7, 6, usize::MAX);
     assert_eq!(report(&[&directory]).code, Some(0));
     let html = fs::read_to_string(directory.join("echo.html")).unwrap();
@@ -243,7 +235,7 @@ impl Drop for ServeProcess {
 
 #[test]
 fn unfinished_run_is_shown_and_reloaded_until_it_is_finished() {
-    let directory = directory("lab-serve");
+    let directory = Scratch::new("lab-serve");
     let mut served = ServeProcess::start(&directory);
     assert!(served.page("/").1, "the page of an empty directory does not reload itself");
     let path = directory.join("a run.jsonl");
@@ -265,7 +257,7 @@ fn unfinished_run_is_shown_and_reloaded_until_it_is_finished() {
 
 #[test]
 fn serve_shows_only_results_of_the_directory_and_only_to_this_machine() {
-    let directory = directory("lab-serve-paths");
+    let directory = Scratch::new("lab-serve-paths");
     measure(&directory.join("secret.jsonl"), 20);
     fs::create_dir(directory.join("shown")).unwrap();
     fs::write(directory.join("shown/notes.html"), "notes").unwrap();
@@ -293,7 +285,7 @@ fn serve_shows_only_results_of_the_directory_and_only_to_this_machine() {
 
 #[test]
 fn serve_accepts_encoded_names_and_does_not_open_a_fifo() {
-    let directory = directory("lab-serve-names");
+    let directory = Scratch::new("lab-serve-names");
     measure(&directory.join("tasks+threads.jsonl"), 20);
     let made = Command::new("mkfifo").arg(directory.join("pipe.jsonl")).status();
     assert!(made.unwrap().success());
@@ -306,7 +298,7 @@ fn serve_accepts_encoded_names_and_does_not_open_a_fifo() {
 
 #[test]
 fn taken_port_and_missing_directory_are_named() {
-    let directory = directory("lab-serve-errors");
+    let directory = Scratch::new("lab-serve-errors");
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = taken.local_addr().unwrap().port().to_string();
     let path = directory.to_str().unwrap();
@@ -318,7 +310,7 @@ fn taken_port_and_missing_directory_are_named() {
 /// The map of the kept results, and of a directory without any.
 #[test]
 fn map_draws_kept_results_without_measuring() {
-    let directory = directory("lab-map");
+    let directory = Scratch::new("lab-map");
     let kept = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/results");
     let arguments = ["bench", "map", "--from"].map(Path::new);
     let run = |from: &Path, more: &[&Path]| {

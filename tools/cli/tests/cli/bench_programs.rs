@@ -1,11 +1,11 @@
 //! Comparisons of programs, from the command line to the table. Scripts replace servers and
 //! clients, because the real ones take minutes to build and may not be installed.
 
-use crate::common::{ANNULUS, OwnLock, finish};
+use crate::common::{ANNULUS, OwnLock, Scratch, finish};
 use serde_json::Value;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 /// A server that records its driver and arguments, announces an address, and touches a file a
@@ -45,13 +45,12 @@ const HAPROXY_SCRIPT: &str = "#!/bin/sh\n[ $(/bin/sed -n 's/.*server target 127.
 const WRK_SCRIPT: &str = "#!/bin/sh\ncase \"$*\" in *' http://127.0.0.1:'*/) ;; *' http://127.0.0.1:'*/4k) ;; *) exit 1;; esac\n\
     SLICE\n echo measured 1000 50000 30 20 90 95 0 0\n";
 
-/// A directory with fake peers and clients, removed when dropped.
-struct FakeInstallation(PathBuf);
+/// A directory with fake peers and clients.
+struct FakeInstallation(Scratch);
 
 impl FakeInstallation {
     fn new(test: &str) -> FakeInstallation {
-        let name = format!("annulus-server-bench-{test}-{}", std::process::id());
-        let installation = FakeInstallation(std::env::temp_dir().join(name));
+        let installation = FakeInstallation(Scratch::short(&format!("programs-{test}")));
         let servers = installation.0.join("servers");
         for server in ["tokio", "annulus", "static_files"] {
             program(&servers.join(server), SERVER_SCRIPT);
@@ -99,12 +98,6 @@ impl FakeInstallation {
     fn starts(&self, program: &str) -> Vec<String> {
         let noted = fs::read_to_string(self.0.join(format!("{program}.starts"))).unwrap();
         noted.lines().map(str::to_owned).collect()
-    }
-}
-
-impl Drop for FakeInstallation {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
     }
 }
 

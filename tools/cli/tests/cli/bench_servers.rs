@@ -1,30 +1,27 @@
 //! `annulus bench` with servers from a command line or a file, and everything that can be wrong
 //! with them.
 
-use crate::common::{ANNULUS, Finished, OwnLock, Server, finish, has_python};
+use crate::common::{ANNULUS, Finished, OwnLock, Scratch, Server, finish, has_python};
 use rustix::process::{Pid, test_kill_process};
 use std::fs;
 use std::net::TcpListener;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 const LOAD_COMMAND: &str = "--load-command";
 
-/// A test's directory, removed when dropped.
-struct Directory(PathBuf);
+/// A test's directory.
+struct Directory(Scratch);
 
 impl Directory {
     fn new(test: &str) -> Directory {
-        let name = format!("annulus-lab-servers-{test}-{}", std::process::id());
-        let directory = Directory(std::env::temp_dir().join(name));
-        fs::create_dir_all(&directory.0).unwrap();
-        directory
+        Directory(Scratch::short(&format!("servers-{test}")))
     }
 
     fn write(&self, name: &str, text: &str) -> String {
-        let path = self.0.join(name);
+        let path = self.0.path(name);
         fs::write(&path, text.replace("ANNULUS", ANNULUS)).unwrap();
-        path.display().to_string()
+        path
     }
 
     /// Runs `annulus bench` with two rounds; the results are in `results`.
@@ -46,12 +43,6 @@ impl Directory {
     fn lines(&self, name: &str) -> Vec<String> {
         let text = fs::read_to_string(self.0.join(name)).unwrap_or_default();
         text.lines().map(str::to_owned).collect()
-    }
-}
-
-impl Drop for Directory {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
     }
 }
 

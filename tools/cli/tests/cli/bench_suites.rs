@@ -1,10 +1,9 @@
 //! `annulus bench` with small suites: kept results, resumed runs, comparisons of runs, errors.
 
-use crate::common::{ANNULUS, Finished, OwnLock, annulus, drivers, finish};
+use crate::common::{ANNULUS, Finished, OwnLock, Scratch, annulus, drivers, finish};
 use annulus_lab::results::Results;
 use serde_json::Value;
 use std::fs;
-use std::path::{Path, PathBuf};
 use std::process::Command;
 
 const SUITE_HEAD: &str = r#"
@@ -24,14 +23,12 @@ const FILE_TABLE: &str = r#"kind = "file"
     columns = [{ name = "CPU", figure = "cpu_seconds" }, { name = "real", figure = "real_seconds" }]
     rows = [{ name = "fibers", servers = ["tasks"] }, { name = "other", servers = ["threads"] }]"#;
 
-/// A test's directory with a suite file, removed when dropped.
-struct Directory(PathBuf);
+/// A test's directory with a suite file.
+struct Directory(Scratch);
 
 impl Directory {
     fn new(test: &str, text: &str) -> Directory {
-        let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("lab-{test}"));
-        let _ = fs::remove_dir_all(&directory);
-        fs::create_dir_all(&directory).unwrap();
+        let directory = Scratch::new(&format!("lab-{test}"));
         fs::write(directory.join("small.toml"), format!("{SUITE_HEAD}{text}")).unwrap();
         Directory(directory)
     }
@@ -49,12 +46,6 @@ impl Directory {
 
     fn results(&self, path: &str) -> Results {
         Results::read(&self.0.join(path)).unwrap()
-    }
-}
-
-impl Drop for Directory {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
     }
 }
 

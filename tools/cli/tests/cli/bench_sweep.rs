@@ -13,7 +13,7 @@ const LOAD: [&str; 4] = ["--load", "tcp://{address} -l 64", "--connections", "2"
 
 fn run(scratch: &Scratch, arguments: &[&str]) -> Finished {
     let mut run = Command::new(ANNULUS);
-    run.arg("bench").args(arguments).current_dir(&scratch.0).own_lock();
+    run.arg("bench").args(arguments).current_dir(scratch).own_lock();
     run.args(["--out", "results", "--start-timeout", "20", "--duration", "0.5", "--share-cores"]);
     finish(&mut run)
 }

@@ -9,6 +9,7 @@ use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::ops::Deref;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, Command, Output, Stdio};
@@ -63,7 +64,7 @@ pub(crate) fn try_finish(command: &mut Command) -> io::Result<Finished> {
     command.stdin(Stdio::null()).output().map(finished)
 }
 
-fn finished(output: Output) -> Finished {
+pub(crate) fn finished(output: Output) -> Finished {
     let text = |bytes| String::from_utf8(bytes).unwrap();
     Finished {
         code: output.status.code(),
@@ -81,21 +82,14 @@ pub(crate) fn free_address() -> SocketAddr {
     TcpListener::bind(own).unwrap().local_addr().unwrap()
 }
 
-/// Gives jobs to one of annulus's own contenders; returns its exit status, answers and error
-/// output.
-pub(crate) fn run_contender(
-    bench: &str,
-    contender: &str,
-    jobs: &str,
-) -> (Option<i32>, String, String) {
-    let mut command = Command::new(ANNULUS);
-    command.args(["contender", bench, contender]);
-    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = command.spawn().unwrap();
-    // Fails if the contender has already ended.
-    let _ = child.stdin.take().unwrap().write_all(jobs.as_bytes());
-    let Finished { code, stdout, stderr } = finished(child.wait_with_output().unwrap());
-    (code, stdout, stderr)
+/// Returns true if a signal is in a mask of a process in `/proc`: `SigCgt` for handled signals,
+/// `SigIgn` for ignored ones. Shells without job control ignore SIGQUIT in background processes,
+/// `nohup` ignores SIGHUP, and children inherit that.
+pub(crate) fn is_in_mask(mask: &str, process: u32, signal: Signal) -> bool {
+    let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap();
+    let mask = status.lines().find_map(|line| line.strip_prefix(mask)?.strip_prefix(':')).unwrap();
+    let mask = u64::from_str_radix(mask.trim(), 16).unwrap();
+    mask & (1 << (signal.as_raw() - 1)) != 0
 }
 
 /// Returns true if Python is available. Otherwise reports the test as skipped.
@@ -227,6 +221,14 @@ impl Server {
         Server { child, stderr, address, ready }
     }
 
+    /// Returns the UDP address that the server has announced after its TCP address.
+    pub(crate) fn udp_address(&self) -> SocketAddr {
+        let announced =
+            self.ready.split_once(", udp://").and_then(|(_, rest)| rest.split_once(' '));
+        let address = announced.and_then(|(address, _)| address.parse().ok());
+        address.unwrap_or_else(|| panic!("no UDP address: {}", self.ready))
+    }
+
     pub(crate) fn pid(&self) -> Pid {
         Pid::from_child(&self.child)
     }
@@ -285,18 +287,44 @@ pub(crate) fn noise(count: usize) -> Vec<u8> {
 }
 
 /// A directory for the files of a test, removed when dropped.
-pub(crate) struct Scratch(pub(crate) PathBuf);
+pub(crate) struct Scratch(PathBuf);
 
 impl Scratch {
     pub(crate) fn new(name: &str) -> Scratch {
-        let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR"))
-            .join(format!("{name}-{}", std::process::id()));
+        Scratch::within(Path::new(env!("CARGO_TARGET_TMPDIR")), name)
+    }
+
+    /// Like [`new`](Self::new), but with a short path, because the path of a Unix socket has at
+    /// most 107 bytes.
+    pub(crate) fn short(name: &str) -> Scratch {
+        Scratch::within(&std::env::temp_dir(), &format!("annulus-{name}"))
+    }
+
+    fn within(parent: &Path, name: &str) -> Scratch {
+        let path = parent.join(format!("{name}-{}", std::process::id()));
+        // A killed test may have left files.
+        let _ = fs::remove_dir_all(&path);
         fs::create_dir_all(&path).unwrap();
         Scratch(path)
     }
 
+    /// Returns the path of a file as an argument for a command.
     pub(crate) fn path(&self, name: &str) -> String {
-        self.0.join(name).to_str().unwrap().to_owned()
+        self.join(name).to_str().unwrap().to_owned()
+    }
+}
+
+impl Deref for Scratch {
+    type Target = Path;
+
+    fn deref(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl AsRef<Path> for Scratch {
+    fn as_ref(&self) -> &Path {
+        self
     }
 }
 

@@ -1,6 +1,6 @@
 //! A killed bench leaves no process behind.
 
-use crate::common::{ANNULUS, OwnLock, PATIENCE, finish};
+use crate::common::{ANNULUS, OwnLock, PATIENCE, Scratch, finish, is_in_mask};
 use annulus_lab::results::Results;
 use annulus_load::clock;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -9,7 +9,7 @@ use rustix::process::{
 };
 use std::io::{BufRead, BufReader, Read};
 use std::os::fd::OwnedFd;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 /// Returns the child processes of all threads of a process.
@@ -70,20 +70,11 @@ fn kill_bench(bench: &[&str], children: usize, signal: Signal) {
     children.iter().for_each(await_end);
 }
 
-/// Returns true if this process, and so its children, ignores a signal: shells without job control
-/// ignore SIGQUIT in background processes.
-fn is_ignored(signal: Signal) -> bool {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap();
-    let mask = u64::from_str_radix(mask.trim(), 16).unwrap();
-    mask & (1 << (signal.as_raw() - 1)) != 0
-}
-
 #[test]
 fn servers_of_a_killed_bench_end_with_it() {
     let servers = ["--servers", "epoll,threads", "--connections", "2"];
-    let signals = [Signal::KILL, Signal::QUIT];
-    for signal in signals.into_iter().filter(|signal| !is_ignored(*signal)) {
+    let is_ignored = |signal: &Signal| is_in_mask("SigIgn", std::process::id(), *signal);
+    for signal in [Signal::KILL, Signal::QUIT].into_iter().filter(|signal| !is_ignored(signal)) {
         kill_bench(&[&["echo"], &servers[..]].concat(), 3, signal);
     }
     for transport in ["udp", "unix"] {
@@ -121,10 +112,8 @@ fn await_lines(path: &Path, count: usize, bench_process: &mut Child) {
 }
 
 /// Creates a directory with the suite.
-fn directory(test: &str) -> PathBuf {
-    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("bench-{test}"));
-    let _ = std::fs::remove_dir_all(&directory);
-    std::fs::create_dir_all(&directory).unwrap();
+fn directory(test: &str) -> Scratch {
+    let directory = Scratch::new(&format!("bench-{test}"));
     std::fs::write(directory.join("small.toml"), FILE_SUITE).unwrap();
     directory
 }
@@ -143,7 +132,7 @@ fn full_disk_ends_the_bench_which_resumes_once_there_is_room() {
             ANNULUS,
         ]);
         command.args(["bench", "./small.toml", "--rounds", "40", "--out", "out"]);
-        finish(command.current_dir(&directory).env("TMPDIR", &directory).own_lock())
+        finish(command.current_dir(&directory).env("TMPDIR", &*directory).own_lock())
     };
     let full = run("24");
     full.fails_with(
@@ -160,7 +149,6 @@ fn full_disk_ends_the_bench_which_resumes_once_there_is_room() {
     assert_eq!((all.record().slices().len(), all.is_finished()), (120, true));
     let left = std::fs::read_dir(&directory).unwrap().count();
     assert_eq!(left, 2, "files of the contenders are left");
-    std::fs::remove_dir_all(directory).unwrap();
 }
 
 #[test]
@@ -169,7 +157,7 @@ fn killed_bench_leaves_no_process_and_resumes_where_it_stopped() {
     let run = || {
         let mut command = Command::new(ANNULUS);
         command.args(["bench", "./small.toml", "--rounds", "40", "--out", "out"]);
-        command.current_dir(&directory).env("TMPDIR", &directory).own_lock();
+        command.current_dir(&directory).env("TMPDIR", &*directory).own_lock();
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         command
     };
@@ -189,7 +177,6 @@ fn killed_bench_leaves_no_process_and_resumes_where_it_stopped() {
     assert_eq!((all.len(), finished.resumed(), finished.is_finished()), (120, 1, true));
     let kept = killed.record().slices().iter();
     assert!(kept.clone().all(|(slice, outcome)| all.get(slice) == Some(outcome)));
-    std::fs::remove_dir_all(directory).unwrap();
 }
 
 /// A server with a child that serves, and another child in its own session.
@@ -215,7 +202,7 @@ fn killed_and_interrupted_bench_ends_descendants_of_servers_and_resumes() {
         let mut command = Command::new(ANNULUS);
         command.args(["bench", "sh server {port}", "--load", "tcp://{address} -l 64"]);
         command.args(["--connections", "2", "--duration", "0.1", "--rounds", "6", "--out", "out"]);
-        command.current_dir(&directory).env("TMPDIR", &directory);
+        command.current_dir(&directory).env("TMPDIR", &*directory);
         command
     };
     let path = directory.join("out/sh.jsonl");
@@ -245,7 +232,6 @@ fn killed_and_interrupted_bench_ends_descendants_of_servers_and_resumes() {
     assert_eq!((all.record().slices().len(), all.is_finished(), all.resumed()), (12, true, 2));
     assert!(kept.iter().all(|(slice, outcome)| all.record().slices().get(slice) == Some(outcome)));
     assert!(std::fs::read_to_string(directory.join("out/sh.md")).unwrap().contains("2 times"));
-    std::fs::remove_dir_all(directory).unwrap();
 }
 
 /// A client that waits while a file with the name `pause` exists.
@@ -273,7 +259,7 @@ fn slice_of_an_interrupted_bench_waits_for_its_client() {
     command.args(["bench", &server, "--load-command", "sh client {address}", "--out", "out"]);
     command.args(["--parse", "requests=\"responses\":([0-9]+)", "--rounds", "10000"]);
     command.arg("--share-cores");
-    command.current_dir(&directory).env("TMPDIR", &directory);
+    command.current_dir(&directory).env("TMPDIR", &*directory);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
     let mut bench_process = command.spawn().unwrap();
     let path = directory.join("out/annulus.jsonl");
@@ -291,7 +277,6 @@ fn slice_of_an_interrupted_bench_waits_for_its_client() {
     let slices = results.record().slices();
     let errors: Vec<_> = slices.values().filter_map(|outcome| outcome.as_ref().err()).collect();
     assert!(slices.len() >= 2 && errors.is_empty(), "{errors:?}");
-    std::fs::remove_dir_all(directory).unwrap();
 }
 
 /// Comparisons whose preparation takes long: a peer is built, or a file is written.
@@ -311,7 +296,7 @@ fn interrupted_bench_ends_a_build_and_the_writing_of_files() {
         std::fs::write(directory.join("slow.toml"), format!("title = \"slow\"\n{servers}{load}"))
             .unwrap();
         let mut command = Command::new(ANNULUS);
-        command.args(["bench", "./slow.toml", "--out", "out"]).env("TMPDIR", &directory);
+        command.args(["bench", "./slow.toml", "--out", "out"]).env("TMPDIR", &*directory);
         command.current_dir(&directory).stdin(Stdio::null()).stdout(Stdio::null());
         let mut bench_process = command.stderr(Stdio::null()).spawn().unwrap();
         let pids = directory.join("target/peers/slow/pids");
@@ -336,6 +321,5 @@ fn interrupted_bench_ends_a_build_and_the_writing_of_files() {
         started.iter().for_each(await_end);
         assert!(!directory.join("out").exists(), "something was measured");
         assert_eq!(scratch_directories(&directory), 0);
-        std::fs::remove_dir_all(directory).unwrap();
     }
 }

@@ -1,7 +1,7 @@
 //! `annulus load compare`.
 
-use crate::common::annulus;
-use crate::sample_recordings::{directory, recording, write};
+use crate::common::{Scratch, annulus};
+use crate::sample_recordings::{recording, write};
 use annulus_load::recording::{Recording, RunInfo};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -24,7 +24,7 @@ fn compare(a: &[PathBuf], b: &[PathBuf], options: &[&str]) -> crate::common::Fin
 
 #[test]
 fn only_runs_that_differ_are_called_different() {
-    let directory = directory("compare");
+    let directory = Scratch::new("compare");
     let [before, same] = ["before", "same"].map(|name| runs(&directory, name, 1.0));
     let slower = runs(&directory, "slower", 1.1);
 
@@ -54,7 +54,7 @@ fn only_runs_that_differ_are_called_different() {
 
 #[test]
 fn different_plans_and_single_runs_are_reported() {
-    let directory = directory("compare-plans");
+    let directory = Scratch::new("compare-plans");
     let mut other = recording(2, 1.0);
     other.run.connections = 70;
     let files =
@@ -69,7 +69,7 @@ fn different_plans_and_single_runs_are_reported() {
 
 #[test]
 fn incomparable_recordings_are_refused() {
-    let directory = directory("compare-refused");
+    let directory = Scratch::new("compare-refused");
     let [good, other] =
         ["good.json", "other.json"].map(|name| write(&directory, name, &recording(1, 1.0)));
     let empty = write(&directory, "empty.json", &Recording::new(RunInfo::default()));

@@ -59,7 +59,7 @@ fn finished_load_leaves_its_figures_in_a_file() {
     let text = fs::read_to_string(&file).unwrap();
     assert_eq!(value(&text, "annulus_load_requests_sent_total"), 500);
     assert_eq!(value(&text, "annulus_load_response_seconds_bucket{le=\"+Inf\"}"), 500);
-    assert_eq!(fs::read_dir(&scratch.0).unwrap().count(), 1, "a temporary file is left");
+    assert_eq!(fs::read_dir(&scratch).unwrap().count(), 1, "a temporary file is left");
 }
 
 /// A rename over the link or the device would remove it.
@@ -78,7 +78,7 @@ fn file_of_figures_may_be_a_link_or_a_device() {
     }
     assert!(fs::metadata("/dev/null").unwrap().file_type().is_char_device());
     assert_eq!(value(&fs::read_to_string(&file).unwrap(), "annulus_load_requests_sent_total"), 50);
-    assert_eq!(fs::read_dir(&scratch.0).unwrap().count(), 3, "a temporary file is left");
+    assert_eq!(fs::read_dir(&scratch).unwrap().count(), 3, "a temporary file is left");
 }
 
 #[test]

@@ -1,6 +1,8 @@
 //! Runs of several machines: the parts meet, start together, and give one report.
 
-use crate::common::{ANNULUS, Finished, PATIENCE, Server, annulus, free_address, noted_echo};
+use crate::common::{
+    ANNULUS, Finished, PATIENCE, Server, annulus, finished, free_address, noted_echo,
+};
 use annulus_skip::skip;
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::{BufRead, BufReader, Write};
@@ -35,13 +37,7 @@ impl Part {
     }
 
     fn wait(mut self) -> Finished {
-        let output = self.0.take().unwrap().wait_with_output().unwrap();
-        let text = |bytes| String::from_utf8(bytes).unwrap();
-        Finished {
-            code: output.status.code(),
-            stdout: text(output.stdout),
-            stderr: text(output.stderr),
-        }
+        finished(self.0.take().unwrap().wait_with_output().unwrap())
     }
 }
 

@@ -1,14 +1,8 @@
 //! Made-up recordings for tests of the code that reads recordings.
 
 use annulus_load::recording::{Interval, Latencies, Machine, Recording, RunInfo};
-use std::fs::{self, File};
+use std::fs::File;
 use std::path::{Path, PathBuf};
-
-pub(crate) fn directory(test: &str) -> PathBuf {
-    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(test);
-    fs::create_dir_all(&path).unwrap();
-    path
-}
 
 /// Returns a run of 30 s with latencies multiplied by `factor`.
 pub(crate) fn recording(seed: u64, factor: f64) -> Recording {

@@ -1,6 +1,6 @@
 //! Datagrams: `annulus echo --listen udp://…` and `annulus load udp://…`.
 
-use crate::common::{ANNULUS, PATIENCE, Server, annulus, noise};
+use crate::common::{PATIENCE, Server, annulus, noise};
 use annulus_load::clock;
 use annulus_skip::skip;
 use rustix::io::Errno;
@@ -9,31 +9,18 @@ use rustix::net::{
 };
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::fd::OwnedFd;
-use std::process::Command;
 
-/// Starts a server for TCP and UDP; returns it with its UDP address.
-fn start(driver: &str) -> (Server, SocketAddr) {
-    start_with(driver, &[])
-}
-
-fn start_with(driver: &str, more: &[&str]) -> (Server, SocketAddr) {
-    let listens = ["--listen", "127.0.0.1:0", "--listen", "udp://127.0.0.1:0"];
-    let mut command = Command::new(ANNULUS);
-    let server =
-        Server::spawn(command.arg("echo").args(listens).args(["--driver", driver]).args(more));
-    let (_, udp) = server.ready.split_once(", udp://").expect("the UDP address was not announced");
-    let udp = udp
-        .split(' ')
-        .next()
-        .and_then(|text| text.parse().ok())
-        .expect("the UDP address is invalid");
+/// Starts a server for TCP and for these datagrams; returns it with its UDP address.
+fn start(driver: &str, listen: &str) -> (Server, SocketAddr) {
+    let server = Server::start(&["--driver", driver, "--stats", "-", "--listen", listen]);
+    let udp = server.udp_address();
     (server, udp)
 }
 
 #[test]
 fn tcp_and_udp_are_served_at_once() {
     for driver in ["auto", "epoll"] {
-        let (server, udp) = start(driver);
+        let (server, udp) = start(driver, "udp://127.0.0.1:0");
         crate::common::round_trip(&mut server.connect(), &noise(1000));
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         socket.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -60,23 +47,12 @@ fn wildcard_udp_server_answers_from_the_address_the_client_used() {
             ("[::]", "127.0.0.3"),
             ("[::]", "::ffff:127.0.0.4"),
         ] {
-            let listens = ["--listen", "127.0.0.1:0", "--listen", &format!("udp://{listen}:0")];
-            let mut command = Command::new(ANNULUS);
-            let server =
-                Server::spawn(command.arg("echo").args(listens).args(["--driver", driver]));
-            let udp =
-                server.ready.split_once(", udp://").expect("the UDP address was not announced").1;
-            let udp = udp.split(' ').next().expect("the UDP address is missing");
-            let port = udp
-                .rsplit(':')
-                .next()
-                .and_then(|port| port.parse().ok())
-                .expect("the UDP address has no valid port");
+            let (server, udp) = start(driver, &format!("udp://{listen}:0"));
             let asked: IpAddr = asked.parse().unwrap();
             let any = if asked.is_ipv4() { "127.0.0.1:0" } else { "[::]:0" };
             let socket = UdpSocket::bind(any).unwrap();
             socket.set_read_timeout(Some(PATIENCE)).unwrap();
-            socket.connect(SocketAddr::new(asked, port)).unwrap();
+            socket.connect(SocketAddr::new(asked, udp.port())).unwrap();
             for length in [1, 1200] {
                 socket.send(&noise(length)).unwrap();
                 let mut back = [0; 2000];
@@ -91,7 +67,7 @@ fn wildcard_udp_server_answers_from_the_address_the_client_used() {
 
 #[test]
 fn load_counts_every_datagram() {
-    let (server, udp) = start("auto");
+    let (server, udp) = start("auto", "udp://127.0.0.1:0");
     let address = format!("udp://{udp}");
     let args = ["load", &address, "-c", "5", "--pipeline", "4", "-d", "0.5"];
     // No datagram is given up, however slow the machine is.
@@ -184,13 +160,8 @@ fn forged_own_source_is_refused_and_counted() {
             ("udp://[::]:0", "::1"),
             ("udp://[::]:0", "127.0.0.1"),
         ] {
-            let listens = ["--listen", "127.0.0.1:0", "--listen", listen];
-            let mut command = Command::new(ANNULUS);
-            command.arg("echo").args(listens).args(["--driver", driver, "--stats", "-"]);
-            let server = Server::spawn(&mut command);
-            let (_, udp) = server.ready.split_once(", udp://").unwrap();
-            let port = udp.split(' ').next().unwrap().parse::<SocketAddr>().unwrap().port();
-            let to = SocketAddr::new(to.parse().unwrap(), port);
+            let (server, udp) = start(driver, listen);
+            let to = SocketAddr::new(to.parse().unwrap(), udp.port());
             let nowhere = SocketAddr::new(to.ip(), 0);
             match forge(to, to, b"to and fro").and_then(|()| forge(nowhere, to, b"from port 0")) {
                 Err(Errno::PERM | Errno::ACCESS) => {

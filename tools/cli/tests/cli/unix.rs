@@ -1,34 +1,12 @@
 //! Unix sockets: `annulus echo --listen unix:…`, `unix-datagram:…`, and the load against them.
 
-use crate::common::{ANNULUS, OwnLock, PATIENCE, Server, annulus, finish, noise};
+use crate::common::{ANNULUS, OwnLock, PATIENCE, Scratch, Server, annulus, finish, noise};
 use std::io::{Read, Write};
 use std::net::Shutdown;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram, UnixListener, UnixStream};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
-
-/// A test's directory, with a short path because the path of a socket has at most 107 bytes.
-/// Removed when dropped.
-struct TestDirectory(PathBuf);
-
-impl TestDirectory {
-    fn new(test: &str) -> TestDirectory {
-        let directory = std::env::temp_dir().join(format!("annulus-{test}-{}", std::process::id()));
-        std::fs::create_dir_all(&directory).unwrap();
-        TestDirectory(directory)
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.0.join(name)
-    }
-}
-
-impl Drop for TestDirectory {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
 
 fn stream_address(path: &Path) -> String {
     format!("unix:{}", path.display())
@@ -61,8 +39,8 @@ fn round_trip(path: &Path, bytes: &[u8]) {
 
 #[test]
 fn unix_streams_are_served_beside_tcp_and_their_path_is_removed_at_the_end() {
-    let directory = TestDirectory::new("streams");
-    let path = directory.path("s");
+    let directory = Scratch::short("unix-streams");
+    let path = directory.join("s");
     for driver in ["auto", "epoll"] {
         let server = start(driver, &stream_address(&path));
         assert!(server.ready.contains(&stream_address(&path)), "{}", server.ready);
@@ -77,8 +55,8 @@ fn unix_streams_are_served_beside_tcp_and_their_path_is_removed_at_the_end() {
 
 #[test]
 fn first_of_several_workers_serves_the_path() {
-    let directory = TestDirectory::new("workers");
-    let path = directory.path("s");
+    let directory = Scratch::short("unix-workers");
+    let path = directory.join("s");
     let address = stream_address(&path);
     let args = ["echo", "--listen", "127.0.0.1:0", "--listen", &address, "--workers", "2"];
     let server = Server::spawn(Command::new(ANNULUS).args(args).args(["--pin", "0,0"]));
@@ -89,8 +67,8 @@ fn first_of_several_workers_serves_the_path() {
 
 #[test]
 fn every_stream_workload_runs_on_a_path() {
-    let directory = TestDirectory::new("load");
-    let path = directory.path("s");
+    let directory = Scratch::short("unix-load");
+    let path = directory.join("s");
     let server = start("auto", &stream_address(&path));
     let address = stream_address(&path);
     let load = ["load", &address, "-c", "5", "-l", "1000"];
@@ -117,8 +95,8 @@ fn every_stream_workload_runs_on_a_path() {
 
 #[test]
 fn datagrams_to_paths_are_echoed_without_loss() {
-    let directory = TestDirectory::new("datagrams");
-    let (path, own) = (directory.path("d"), directory.path("own"));
+    let directory = Scratch::short("unix-datagrams");
+    let (path, own) = (directory.join("d"), directory.join("own"));
     for driver in ["auto", "epoll"] {
         let server = start(driver, &datagram_address(&path));
         let socket = UnixDatagram::bind(&own).unwrap();
@@ -150,8 +128,8 @@ fn datagrams_to_paths_are_echoed_without_loss() {
 /// A client sends far more datagrams than the server may queue for it, and reads no answer.
 #[test]
 fn datagram_client_that_does_not_read_does_not_block_other_clients() {
-    let directory = TestDirectory::new("deaf");
-    let (path, deaf, own) = (directory.path("d"), directory.path("deaf"), directory.path("own"));
+    let directory = Scratch::short("unix-deaf");
+    let (path, deaf, own) = (directory.join("d"), directory.join("deaf"), directory.join("own"));
     for driver in ["auto", "epoll"] {
         let server = start(driver, &datagram_address(&path));
         let flooder = UnixDatagram::bind(&deaf).unwrap();
@@ -174,8 +152,8 @@ fn datagram_client_that_does_not_read_does_not_block_other_clients() {
 
 #[test]
 fn stale_path_is_reused_and_one_in_use_is_not() {
-    let directory = TestDirectory::new("taken");
-    let path = directory.path("s");
+    let directory = Scratch::short("unix-taken");
+    let path = directory.join("s");
     let listener = UnixListener::bind(&path).unwrap();
     let echo = |listen: &str| annulus(["echo", "--listen", listen]);
     echo(&stream_address(&path))
@@ -187,7 +165,7 @@ fn stale_path_is_reused_and_one_in_use_is_not() {
     let server = start("auto", &stream_address(&path));
     round_trip(&path, b"hello");
     assert_eq!(server.stop().code, Some(0));
-    let file = directory.path("file");
+    let file = directory.join("file");
     std::fs::write(&file, "precious").unwrap();
     echo(&stream_address(&file)).fails_with(1, &["the path is not a socket"]);
     assert_eq!(std::fs::read(&file).unwrap(), b"precious");

@@ -67,12 +67,9 @@ fn commands(server: &str, udp: &str) -> Vec<Vec<String>> {
 
 #[test]
 fn unwritable_stdout_fails_the_exit_status() {
-    let mut echo = Command::new(ANNULUS);
-    echo.args(["echo", "--listen", "127.0.0.1:0", "--listen", "udp://127.0.0.1:0"]);
-    let server = Server::spawn(&mut echo);
-    let (_, udp) = server.ready.split_once(", ").unwrap();
-    let udp = udp.split(' ').next().unwrap();
-    for line in commands(&server.address.to_string(), udp) {
+    let server = Server::start(&["--listen", "udp://127.0.0.1:0"]);
+    let udp = format!("udp://{}", server.udp_address());
+    for line in commands(&server.address.to_string(), &udp) {
         let line: Vec<_> = line.iter().map(String::as_str).collect();
         for (sink, code) in
             [(Sink::Null, 0), (Sink::Closed, 0), (Sink::Full, 1), (Sink::Broken, 141)]
