@@ -133,18 +133,15 @@ pub(crate) struct Process {
 impl Process {
     /// Starts a contender without input and standard output.
     pub(crate) fn start(spec: &Spec) -> Result<Process, ProcessError> {
-        let mut command = Command::new(&spec.program);
-        command.stdin(Stdio::null()).stdout(Stdio::null());
-        Process::spawn(spec, command, |_, stderr| OutputReader::of(stderr))
+        Process::spawn(spec, [Stdio::null(), Stdio::null()], |_, stderr| OutputReader::of(stderr))
     }
 
     /// Starts a contender with pipes to its input and from its output.
     pub(crate) fn start_piped(
         spec: &Spec,
     ) -> Result<(Process, ChildStdin, ChildStdout), ProcessError> {
-        let mut command = Command::new(&spec.program);
-        command.stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut process = Process::spawn(spec, command, |_, stderr| OutputReader::of(stderr))?;
+        let pipes = [Stdio::piped(), Stdio::piped()];
+        let mut process = Process::spawn(spec, pipes, |_, stderr| OutputReader::of(stderr))?;
         let stdin = process.child.stdin.take().expect("the command has no such pipe");
         let stdout = process.child.stdout.take().expect("the command has no such pipe");
         Ok((process, stdin, stdout))
@@ -157,13 +154,11 @@ impl Process {
         kept: usize,
         awaited_text: Option<String>,
     ) -> Result<Process, ProcessError> {
-        let mut command = Command::new(&spec.program);
-        command.stdin(Stdio::null()).stdout(Stdio::piped());
         let read = |child: &mut Child, stderr: ChildStderr| {
             let stdout = child.stdout.take().expect("the command has no such pipe");
             OutputReader::reading(vec![Box::new(stderr), Box::new(stdout)], kept, awaited_text)
         };
-        Process::spawn(spec, command, read)
+        Process::spawn(spec, [Stdio::null(), Stdio::piped()], read)
     }
 
     /// Starts a program without input. Its standard output is read into a separate reader; both
@@ -172,18 +167,16 @@ impl Process {
         spec: &Spec,
         kept: usize,
     ) -> Result<(Process, OutputReader), ProcessError> {
-        let mut command = Command::new(&spec.program);
-        command.stdin(Stdio::null()).stdout(Stdio::piped());
         let reading = |pipe: Box<dyn Read + Send>| OutputReader::reading(vec![pipe], kept, None);
         let read = |_: &mut Child, stderr: ChildStderr| reading(Box::new(stderr));
-        let mut process = Process::spawn(spec, command, read)?;
+        let mut process = Process::spawn(spec, [Stdio::null(), Stdio::piped()], read)?;
         let stdout = process.child.stdout.take().expect("the command has no such pipe");
         Ok((process, reading(Box::new(stdout))))
     }
 
     fn spawn(
         spec: &Spec,
-        mut command: Command,
+        [stdin, stdout]: [Stdio; 2],
         read: impl FnOnce(&mut Child, ChildStderr) -> OutputReader,
     ) -> Result<Process, ProcessError> {
         static NEXT_MARK: AtomicU32 = AtomicU32::new(0);
@@ -192,11 +185,10 @@ impl Process {
         // A process group of its own: Ctrl-C at the terminal reaches only the lab, which ends its
         // children after it has stopped measuring.
         let mark = process_tree::mark(Some(NEXT_MARK.fetch_add(1, Ordering::Relaxed)));
-        command
-            .args(arguments)
-            .envs(variables.iter().cloned())
-            .env(process_tree::MARK_VARIABLE, &mark);
-        command.process_group(0).stderr(Stdio::piped());
+        let mut command = Command::new(program);
+        command.args(arguments).envs(variables.iter().cloned());
+        command.env(process_tree::MARK_VARIABLE, &mark);
+        command.process_group(0).stdin(stdin).stdout(stdout).stderr(Stdio::piped());
         // A child inherits the affinity, so none of its threads starts on another core.
         let _pinned = pin.map(affinity::pin).transpose().map_err(|why| error(why.to_string()))?;
         let mut child = child::spawn(command)
