@@ -499,33 +499,39 @@ pub(crate) mod tests {
         assert_eq!(so_far(0), None);
     }
 
-    /// Stops after `last` slices, and asserts that no more slices are done than planned.
-    struct Listener {
+    /// Stops a run after `last` slices, if there are so many, and asserts that no more slices are
+    /// done than planned.
+    pub(crate) struct StopAfter {
         last: usize,
         done: usize,
     }
 
-    impl Observer for Listener {
+    impl StopAfter {
+        pub(crate) fn slices(last: usize) -> StopAfter {
+            StopAfter { last, done: 0 }
+        }
+    }
+
+    impl Observer for StopAfter {
         fn progress(&mut self, done: usize, planned: usize) {
             assert!(done <= planned);
             self.done = done;
         }
 
         fn is_stopped(&self) -> bool {
-            self.done == self.last
+            self.done >= self.last
         }
     }
 
-    /// Runs a bench of two cells, and stops after `last` slices unless that is 0.
+    /// Runs a bench of two cells, and stops after `last` slices.
     fn run(rounds: Rounds, last: usize, fails_at: usize) -> Report {
         let mut bench = bench(&["a", "b"]);
         bench.plan.rounds = rounds;
         bench.cells.push(Cell::new([("connections", 1.into())]));
         let measure = Box::new(Counting { measured: 0, fails_at });
-        let mut listener = Listener { last, done: 0 };
         let prepared = Prepared { bench, measure, scratch: None };
-        let here = Environment::read();
-        prepared.resume(Record::new(), &here, &mut listener).expect("the run failed")
+        let (here, mut observer) = (Environment::read(), StopAfter::slices(last));
+        prepared.resume(Record::new(), &here, &mut observer).expect("the run failed")
     }
 
     /// Returns the number of accepted slices of the first contender in a cell.
@@ -535,7 +541,7 @@ pub(crate) mod tests {
 
     #[test]
     fn every_contender_is_measured_equally_often_in_every_cell() {
-        let report = run(Rounds::fixed(20), 0, 0);
+        let report = run(Rounds::fixed(20), usize::MAX, 0);
         assert_eq!(report.samples.len(), 3 * 2 * 20);
         assert!(report.rows().all(|row| row.slices == 20));
     }
@@ -567,7 +573,7 @@ pub(crate) mod tests {
     /// Cell 0 is decided after eight rounds. In cell 1, the control varies with the round.
     #[test]
     fn an_undecided_cell_gets_rounds_up_to_the_limit_and_a_decided_one_does_not() {
-        let report = run(Rounds::until_decided(8, 32), 0, 0);
+        let report = run(Rounds::until_decided(8, 32), usize::MAX, 0);
         let rounds = [0, 1].map(|cell| {
             let is_of = |slice: &&SliceRow| slice.cell == report.settings.cells[cell];
             report.samples.iter().filter(is_of).map(|slice| slice.round + 1).max()
@@ -580,7 +586,7 @@ pub(crate) mod tests {
         let run = |half_width, most| {
             let precision = Some(Precision { metric: "cpu_us".into(), half_width });
             let rounds = Rounds { least: 6, most, precision, until_decided: false };
-            let report = run(rounds, 0, 0);
+            let report = run(rounds, usize::MAX, 0);
             assert_eq!(slices(&report, 0), 6, "cell 0 has no noise");
             slices(&report, 1)
         };
@@ -590,7 +596,7 @@ pub(crate) mod tests {
 
     #[test]
     fn a_failed_slice_is_kept_and_the_run_continues() {
-        let report = run(Rounds::fixed(20), 0, 4);
+        let report = run(Rounds::fixed(20), usize::MAX, 4);
         assert_eq!((report.samples.len(), report.failures().count()), (120, 1));
     }
 

@@ -473,8 +473,8 @@ fn per_second(rate: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::bench;
-    use super::super::{Measure, Observer, Prepared, Report, Rounds, Sample, Slice};
+    use super::super::tests::{StopAfter, bench};
+    use super::super::{Measure, Prepared, Report, Rounds, Sample, Slice};
     use super::*;
     use crate::environment::Environment;
     use std::cell::RefCell;
@@ -516,18 +516,6 @@ mod tests {
         }
     }
 
-    struct Until(usize, usize);
-
-    impl Observer for Until {
-        fn progress(&mut self, done: usize, _planned: usize) {
-            self.1 = done;
-        }
-
-        fn is_stopped(&self) -> bool {
-            self.1 == self.0
-        }
-    }
-
     fn sweep(limit: Option<&str>) -> Bench {
         let mut bench = bench(&["a", "b"]);
         let load = bench.cells[0].clone();
@@ -543,14 +531,14 @@ mod tests {
     fn run(bench: &Bench, servers: Servers, record: Record, stop_after: usize) -> Report {
         let prepared = Prepared { bench: bench.clone(), measure: Box::new(servers), scratch: None };
         let here = Environment::read();
-        prepared.resume(record, &here, &mut Until(stop_after, 0)).expect("the run failed")
+        prepared.resume(record, &here, &mut StopAfter::slices(stop_after)).expect("the run failed")
     }
 
     #[test]
     fn peaks_come_first_and_each_server_is_offered_shares_of_its_own() {
         let servers = Servers::default();
         let measured = servers.measured.clone();
-        let report = run(&sweep(None), servers, Record::new(), 0);
+        let report = run(&sweep(None), servers, Record::new(), usize::MAX);
         let measured = measured.borrow();
         assert_eq!(measured.len(), 3 * 13 * 3);
         let (peaks, shares) = measured.split_at(9);
@@ -584,7 +572,7 @@ mod tests {
         }
         let servers = Servers::default();
         let measured = servers.measured.clone();
-        run(&bench, servers, record, 0);
+        run(&bench, servers, record, usize::MAX);
         assert_eq!(measured.borrow().len(), 3 * 13 * 3 - 30);
         for (slice, rate) in &*measured.borrow() {
             let peak = PEAKS[slice.contender % 2];
@@ -610,7 +598,7 @@ mod tests {
                  even at 50/s, 10 % of its peak.",
             ),
         ] {
-            let report = run(&sweep(Some(limit)), Servers::default(), Record::new(), 0);
+            let report = run(&sweep(Some(limit)), Servers::default(), Record::new(), usize::MAX);
             assert_eq!(report.answer(), [said]);
         }
     }
@@ -618,7 +606,7 @@ mod tests {
     #[test]
     fn server_without_a_peak_has_no_curve() {
         let servers = Servers { fails: Some(1), ..Servers::default() };
-        let report = run(&sweep(Some("p99<10ms")), servers, Record::new(), 0);
+        let report = run(&sweep(Some("p99<10ms")), servers, Record::new(), usize::MAX);
         let said = "a keeps p99 below 10 ms up to 950/s, 95 % of its peak; b has no curve, because its peak is \
                     unknown: refused.";
         assert_eq!(report.answer(), [said]);

@@ -1,8 +1,8 @@
 //! Maps of computed results.
 
 use super::*;
-use crate::bench::tests::{bench, sample};
-use crate::bench::{Cell, Measure, Observer, Outcome, Prepared, Slice};
+use crate::bench::tests::{StopAfter, bench, sample};
+use crate::bench::{Cell, Measure, Outcome, Prepared, Slice};
 use crate::proc::Memory;
 use crate::scratch::Scratch;
 use crate::scratch::tests::directory;
@@ -31,16 +31,6 @@ impl Measure for Computed {
     }
 }
 
-struct Silent;
-
-impl Observer for Silent {
-    fn progress(&mut self, _: usize, _: usize) {}
-
-    fn is_stopped(&self) -> bool {
-        false
-    }
-}
-
 /// Writes the results of a run of four cells, and returns their directory.
 fn measured(idle: bool) -> Scratch {
     let directory = directory();
@@ -49,7 +39,8 @@ fn measured(idle: bool) -> Scratch {
     bench.idle = idle.then_some(std::time::Duration::ZERO);
     let prepared = Prepared { bench, measure: Box::new(Computed), scratch: None };
     let path = directory.path().join("run.jsonl");
-    crate::results::measure(prepared, None, &path, &mut Silent).expect("the run failed");
+    let mut observer = StopAfter::slices(usize::MAX);
+    crate::results::measure(prepared, None, &path, &mut observer).expect("the run failed");
     directory
 }
 

@@ -4,7 +4,8 @@ use std::io::Write;
 use std::rc::Rc;
 
 use super::*;
-use crate::bench::{Measure, Observer, Outcome, Prepared, Rounds, Sample};
+use crate::bench::tests::StopAfter;
+use crate::bench::{Measure, Outcome, Prepared, Rounds, Sample};
 use crate::proc::Memory;
 use crate::scratch::tests::directory;
 
@@ -29,19 +30,6 @@ impl Measure for Counting {
     }
 }
 
-/// Stops once this many slices are done.
-struct StopAfter(usize, bool);
-
-impl Observer for StopAfter {
-    fn progress(&mut self, done: usize, _: usize) {
-        self.1 = done >= self.0;
-    }
-
-    fn is_stopped(&self) -> bool {
-        self.1
-    }
-}
-
 /// Measures `rounds` rounds until `until` slices are done. The first contender's arguments contain
 /// the directory of the run and a port. Returns the results, and how many slices were measured.
 fn run(path: &Path, rounds: usize, until: usize) -> anyhow::Result<(Results, usize)> {
@@ -53,7 +41,7 @@ fn run(path: &Path, rounds: usize, until: usize) -> anyhow::Result<(Results, usi
     let measured = Rc::new(Counter::new(0));
     let measure = Box::new(Counting(Rc::clone(&measured)));
     let prepared = Prepared { bench, measure, scratch: Some(scratch) };
-    let results = super::measure(prepared, None, path, &mut StopAfter(until, false))?;
+    let results = super::measure(prepared, None, path, &mut StopAfter::slices(until))?;
     Ok((results, measured.get()))
 }
 
