@@ -4,7 +4,7 @@ use super::args::{CoreArgs, max_rounds, parse_nonzero_time, parse_pattern};
 use super::echo::parse_precision;
 use super::page;
 use super::results::report_text;
-use super::run::{Progress, RunLock};
+use super::run::{Progress, take_lock};
 use super::servers::ServerArgs;
 use super::subject::{self, Options, Subject};
 use super::tables;
@@ -14,6 +14,7 @@ use crate::usage::UsageError;
 use annulus_lab::bench::Report;
 use annulus_lab::describe::{Description, Selection, Setup};
 use annulus_lab::distinct;
+use annulus_lab::interrupt;
 use annulus_lab::results::{self, Results};
 use annulus_lab::scratch::Scratch;
 use annulus_lab::suite::SuiteReport;
@@ -151,22 +152,22 @@ pub(super) fn run(args: RunArgs) -> Result<ExitCode> {
         let setups: Vec<&Setup> = open.iter().map(|subject| &subject.setup).collect();
         options.only.check(&setups)?;
     }
-    let lock = RunLock::take()?;
+    let _lock = take_lock()?;
     // An unwritable path is reported before the measurement.
     let json = args.json.clone().map(Target::open).transpose()?;
     let mut output = Output::new(json.as_ref(), args.verbose);
-    let decided = measure_all((open, &mut output), &directory, &lock, &mut failed)?;
+    let decided = measure_all((open, &mut output), &directory, &mut failed)?;
     page::write_beside(&directory)?;
     output::deliver(json, &output.reports, None)?;
-    if lock.is_stopped() {
+    if let Some(status) = interrupt::status() {
         note_resuming(&directory);
-        return Ok(lock.status());
+        return Ok(status.into());
     }
     if !failed.is_empty() {
         bail!("failed: {}; the results are in {}", failed.join(", "), directory.display());
     }
     note(format_args!("annulus: the results are in {}", directory.display()));
-    Ok(if decided { ExitCode::SUCCESS } else { ExitCode::from(UNDECIDED_STATUS) })
+    Ok(if decided { ExitCode::SUCCESS } else { UNDECIDED_STATUS.into() })
 }
 
 /// How to show the results of comparisons, and the reports of those that were measured.
@@ -190,7 +191,7 @@ pub(super) fn measure_one(
     out: Option<PathBuf>,
     (json, is_verbose): (Option<Target>, bool),
 ) -> Result<ExitCode> {
-    let lock = RunLock::take()?;
+    let _lock = take_lock()?;
     // An unwritable path is reported before the measurement.
     let json = json.map(Target::open).transpose()?;
     let mut output = Output::new(json.as_ref(), is_verbose);
@@ -198,17 +199,17 @@ pub(super) fn measure_one(
     let directory = out.as_deref().unwrap_or(scratch.path());
     let is_compared = setup.contenders.len() > 1;
     let subject = Subject { name: setup.plan.name.clone(), setup, suite: None };
-    let done = measure((subject, &mut output), directory, &lock, (1, 1), Duration::ZERO)?;
+    let done = measure((subject, &mut output), directory, (1, 1), Duration::ZERO)?;
     output::deliver(json, &output.reports.first(), None)?;
     if out.is_some() {
         page::write_beside(directory)?;
     }
     scratch.remove()?;
-    match done.failure {
-        Some(failure) => bail!(failure),
-        None if lock.is_stopped() => Ok(lock.status()),
-        None if is_compared && !done.is_decided => Ok(ExitCode::from(UNDECIDED_STATUS)),
-        None => Ok(ExitCode::SUCCESS),
+    match (done.failure, interrupt::status()) {
+        (Some(failure), _) => bail!(failure),
+        (None, Some(status)) => Ok(status.into()),
+        (None, None) if is_compared && !done.is_decided => Ok(UNDECIDED_STATUS.into()),
+        (None, None) => Ok(ExitCode::SUCCESS),
     }
 }
 
@@ -220,14 +221,14 @@ pub(super) fn measure_rows(
     name: &str,
 ) -> Result<(PathBuf, Option<ExitCode>)> {
     let directory = out.unwrap_or_else(|| new_directory(name));
-    let lock = RunLock::take()?;
+    let _lock = take_lock()?;
     let mut output = Output { prints_text: false, is_verbose: false, reports: Vec::new() };
     let mut failed = Vec::new();
-    measure_all((subjects, &mut output), &directory, &lock, &mut failed)?;
+    measure_all((subjects, &mut output), &directory, &mut failed)?;
     page::write_beside(&directory)?;
-    if lock.is_stopped() {
+    if let Some(status) = interrupt::status() {
         note_resuming(&directory);
-        return Ok((directory, Some(lock.status())));
+        return Ok((directory, Some(status.into())));
     }
     note(format_args!("annulus: the results are in {}", directory.display()));
     Ok((directory, (!failed.is_empty()).then_some(ExitCode::FAILURE)))
@@ -266,7 +267,6 @@ fn begins_with(text: &str, name: &str) -> bool {
 fn measure_all(
     (subjects, output): (Vec<Subject>, &mut Output),
     directory: &Path,
-    lock: &RunLock,
     failed: &mut Vec<String>,
 ) -> Result<bool> {
     let (of, mut decided) = (subjects.len(), subjects.is_empty());
@@ -277,7 +277,7 @@ fn measure_all(
     for (index, subject) in subjects.into_iter().enumerate() {
         later = later.saturating_sub(subject.setup.cost());
         let name = subject.name.clone();
-        match measure((subject, &mut *output), directory, lock, (index + 1, of), later) {
+        match measure((subject, &mut *output), directory, (index + 1, of), later) {
             Ok(MeasureOutcome { failure, is_decided }) => {
                 decided |= is_decided;
                 failed.extend(failure.map(|why| report_failure(&name, why)));
@@ -285,7 +285,7 @@ fn measure_all(
             Err(error) if of == 1 || error.is::<UsageError>() => return Err(error),
             Err(error) => failed.push(report_failure(&name, error)),
         }
-        if lock.is_stopped() {
+        if interrupt::status().is_some() {
             break;
         }
     }
@@ -304,7 +304,6 @@ struct MeasureOutcome {
 fn measure(
     (subject, output): (Subject, &mut Output),
     directory: &Path,
-    lock: &RunLock,
     (number, of): (usize, usize),
     later: Duration,
 ) -> Result<MeasureOutcome> {
@@ -319,7 +318,9 @@ fn measure(
     let known = known.map_or(0, |results| results.record().slices().len());
     let prepared = match setup.prepare() {
         // A signal ends the preparation early, so some contenders may be missing.
-        _ if lock.is_stopped() => return Ok(MeasureOutcome { failure: None, is_decided: false }),
+        _ if interrupt::status().is_some() => {
+            return Ok(MeasureOutcome { failure: None, is_decided: false });
+        }
         prepared => prepared.map_err(|error| error_of(&name, error))?,
     };
     match &mut suite {
@@ -332,7 +333,7 @@ fn measure(
             .for_each(|why| note(format_args!("annulus: {why}"))),
     }
     let title = if of > 1 { format!("{name} ({number} of {of})") } else { name };
-    let mut progress = Progress::new(lock, title, known, later);
+    let mut progress = Progress::new(title, known, later);
     let results = results::measure(prepared, suite, &path, &mut progress)?;
     drop(progress);
     deliver(&results, output)

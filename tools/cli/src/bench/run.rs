@@ -10,7 +10,6 @@ use annulus_load::clock;
 use anyhow::{Context, Result};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::env;
-use std::process::ExitCode;
 use std::time::Duration;
 
 /// Printed at the first ctrl-C.
@@ -22,35 +21,16 @@ pub(crate) fn peers() -> Option<Peers> {
     Some(peers.announcing(|name| note(format_args!("annulus: building peer {name}"))))
 }
 
-/// A run that holds the machine's lock.
-#[derive(Debug)]
-pub(crate) struct RunLock {
-    _lock: Lock,
-}
-
-impl RunLock {
-    /// Takes the machine's lock and installs the signal handlers.
-    pub(crate) fn take() -> Result<RunLock> {
-        let lock = Lock::take()?;
-        interrupt::install(|| note(STOPPING_NOTE)).context("cannot watch for ctrl-C")?;
-        Ok(RunLock { _lock: lock })
-    }
-
-    /// Returns true if a signal has arrived.
-    pub(crate) fn is_stopped(&self) -> bool {
-        interrupt::status().is_some()
-    }
-
-    /// Returns the exit status of a run without failures.
-    pub(crate) fn status(&self) -> ExitCode {
-        interrupt::status().map_or(ExitCode::SUCCESS, ExitCode::from)
-    }
+/// Takes the machine's lock and installs the signal handlers.
+pub(crate) fn take_lock() -> Result<Lock> {
+    let lock = Lock::take()?;
+    interrupt::install(|| note(STOPPING_NOTE)).context("cannot watch for ctrl-C")?;
+    Ok(lock)
 }
 
 /// The progress bar of one comparison, with the time left for all comparisons of the run. It is
 /// shown on a terminal only, and drawn only between slices.
-pub(crate) struct Progress<'a> {
-    lock: &'a RunLock,
+pub(crate) struct Progress {
     bar: ProgressBar,
     /// When this comparison started.
     began: Duration,
@@ -62,13 +42,13 @@ pub(crate) struct Progress<'a> {
     answer: String,
 }
 
-impl<'a> Progress<'a> {
-    pub(crate) fn new(lock: &'a RunLock, title: String, known: usize, later: Duration) -> Self {
+impl Progress {
+    pub(crate) fn new(title: String, known: usize, later: Duration) -> Progress {
         let bar = ProgressBar::with_draw_target(Some(0), ProgressDrawTarget::stderr());
         let style = ProgressStyle::with_template("{prefix} {bar:30} slice {pos} of {len}, {msg}");
         let bar =
             bar.with_style(style.expect("the constant template is invalid")).with_prefix(title);
-        Progress { lock, bar, began: clock::now(), known, later, answer: String::new() }
+        Progress { bar, began: clock::now(), known, later, answer: String::new() }
     }
 
     /// Estimates the remaining time of the run from the average time of a slice.
@@ -79,7 +59,7 @@ impl<'a> Progress<'a> {
     }
 }
 
-impl Observer for Progress<'_> {
+impl Observer for Progress {
     fn progress(&mut self, done: usize, planned: usize) {
         self.bar.set_length(planned as u64);
         self.bar.set_position(done as u64);
@@ -92,11 +72,11 @@ impl Observer for Progress<'_> {
     }
 
     fn is_stopped(&self) -> bool {
-        self.lock.is_stopped()
+        interrupt::status().is_some()
     }
 }
 
-impl Drop for Progress<'_> {
+impl Drop for Progress {
     fn drop(&mut self) {
         self.bar.finish_and_clear();
     }
