@@ -217,7 +217,7 @@ fn serve_with_threads(plan: &Plan) -> Result<Stats> {
     };
     let cpu = if let Pinning::On(cpus) = &plan.pinning { cpus.first() } else { None };
     let _pinned = cpu.copied().map(affinity::pin).transpose()?;
-    threads::serve(plan, listen, "as requested")
+    threads::serve(plan, listen)
 }
 
 fn parse_buffer_count(text: &str) -> Result<u32, String> {

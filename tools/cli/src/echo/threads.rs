@@ -26,11 +26,13 @@ const LISTEN_BACKLOG: i32 = 4096;
 const READ_BYTES: usize = 64 * 1024;
 /// How long to stop accepting when descriptors, threads or memory are short.
 const RETRY_AFTER: Duration = Duration::from_millis(50);
+/// Why this driver runs: `auto` never chooses it.
+const REASON: &str = "as requested";
 /// The stack size of a connection's thread; its buffer is on the heap.
 const STACK_BYTES: usize = 64 * 1024;
 
 /// Serves until a signal arrives.
-pub(super) fn serve(plan: &Plan, listen: &Listen, reason: &str) -> Result<Stats> {
+pub(super) fn serve(plan: &Plan, listen: &Listen) -> Result<Stats> {
     self_test::with_threads()?;
     let listener = bind_first(plan, listen)?;
     let stop = Stop::install(&STOP_SIGNALS).context("cannot handle signals")?;
@@ -38,12 +40,12 @@ pub(super) fn serve(plan: &Plan, listen: &Listen, reason: &str) -> Result<Stats>
     let asked = server.watch_sigusr1().context("cannot handle signals")?;
     let address = listener.local_addr().map_err(named("getsockname"));
     let address = address.context("cannot read the address listened on")?;
-    plan.announce(&[listen.endpoint.display_address(address)], &format!("threads: {reason}"));
+    plan.announce(&[listen.endpoint.display_address(address)], &format!("threads: {REASON}"));
     let began = clock::now();
     server.accept_all(listener, &stop, &asked)?;
     let aborted = server.shut_down()?;
     let driver =
-        Driver { name: "threads".into(), reason: reason.into(), counters: BTreeMap::new() };
+        Driver { name: "threads".into(), reason: REASON.into(), counters: BTreeMap::new() };
     let counts = server.registry().counts();
     Ok(Stats::new(vec![Worker { driver, counts, aborted: aborted as u64 }], began))
 }
