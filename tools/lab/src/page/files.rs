@@ -1,6 +1,7 @@
 //! Documents of results files, written beside the files or rendered on request.
 
 use std::collections::HashMap;
+use std::fmt::Display;
 use std::fs::{self, Metadata};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -88,7 +89,9 @@ pub fn write(results: &[PathBuf], out: Option<&Path>, forms: &[Form]) -> Result<
         let directory = out.or(parent).unwrap_or(Path::new(".")).to_owned();
         fs::create_dir_all(&directory)
             .with_context(|| format!("cannot create {}", directory.display()))?;
-        let run = match LoadedRun::read(path) {
+        let loaded = LoadedRun::read(path);
+        let run = entry(path, loaded.as_ref(), forms);
+        match &loaded {
             Ok(loaded) => {
                 let document = loaded.document(forms);
                 for &form in forms {
@@ -96,13 +99,9 @@ pub fn write(results: &[PathBuf], out: Option<&Path>, forms: &[Form]) -> Result<
                 }
                 let first = [Form::Html].iter().chain(forms).find(|form| forms.contains(form));
                 written.pages.extend(first.map(|form| file(&directory, &loaded.name, *form)));
-                IndexEntry::new(&document)
             }
-            Err(error) => {
-                written.unreadable.push(error.to_string());
-                IndexEntry::unreadable(&stem(path), &error.to_string())
-            }
-        };
+            Err(error) => written.unreadable.push(error.to_string()),
+        }
         listed.push((directory, run));
     }
     while let Some((directory, _)) = listed.first().cloned() {
@@ -119,7 +118,8 @@ fn write_index(directory: &Path, mut runs: Vec<IndexEntry>, with_others: bool) -
     if with_others {
         let files = files(directory).unwrap_or_default();
         let is_new = |path: &&PathBuf| runs.iter().all(|run| run.name != stem(path));
-        let others: Vec<IndexEntry> = files.iter().filter(is_new).map(|path| list(path)).collect();
+        let list = |path: &PathBuf| entry(path, LoadedRun::read(path).as_ref(), &Form::ALL);
+        let others: Vec<IndexEntry> = files.iter().filter(is_new).map(list).collect();
         // Another run is listed only if it has a page.
         let has_page = |run: &IndexEntry| file(directory, &run.name, Form::Html).exists();
         runs.extend(others.into_iter().filter(has_page));
@@ -131,9 +131,10 @@ fn write_index(directory: &Path, mut runs: Vec<IndexEntry>, with_others: bool) -
     Ok(file(directory, INDEX_NAME, Form::Html))
 }
 
-fn list(path: &Path) -> IndexEntry {
-    match LoadedRun::read(path) {
-        Ok(loaded) => IndexEntry::new(&loaded.document(&Form::ALL)),
+/// Returns the entry of a results file, with links to these forms of it, or why it cannot be read.
+fn entry(path: &Path, loaded: Result<&LoadedRun, impl Display>, forms: &[Form]) -> IndexEntry {
+    match loaded {
+        Ok(loaded) => IndexEntry::new(&loaded.document(forms)),
         Err(error) => IndexEntry::unreadable(&stem(path), &error.to_string()),
     }
 }
@@ -251,10 +252,7 @@ impl ResultsDirectory {
     }
 
     fn index(&self, files: &[PathBuf]) -> RenderedPage {
-        let list = |path: &PathBuf| match self.load(path) {
-            Ok(loaded) => IndexEntry::new(&loaded.document(&Form::ALL)),
-            Err(why) => IndexEntry::unreadable(&stem(path), &why),
-        };
+        let list = |path: &PathBuf| entry(path, self.load(path).as_deref(), &Form::ALL);
         let runs: Vec<IndexEntry> = files.iter().map(list).collect();
         RenderedPage {
             media_type: Form::Html.media_type(),
