@@ -1,10 +1,26 @@
-//! Addresses where nothing listens, and where no other program can start to listen while a test
-//! uses them.
+//! Servers, and addresses where nothing listens and no other program can start to listen while a
+//! test uses them.
 #![allow(dead_code, reason = "each test program uses only some of these")]
 
 use rustix::net::{AddressFamily, SocketType, bind, getsockname, socket};
-use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::OwnedFd;
+use std::thread;
+
+/// Starts a server that passes each connection to `talk` on a thread of its own, which closes it by
+/// dropping it. It ends with the test process.
+pub(crate) fn serve(talk: impl Fn(TcpStream) + Send + Clone + 'static) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let (stream, talk) = (stream.unwrap(), talk.clone());
+            stream.set_nodelay(true).unwrap();
+            thread::spawn(move || talk(stream));
+        }
+    });
+    address
+}
 
 /// Returns an address that refuses connections as long as the socket exists, because the socket is
 /// bound but does not listen.

@@ -14,7 +14,7 @@ use rustls::crypto::ring;
 use rustls::pki_types::PrivateKeyDer;
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,28 +29,13 @@ fn serve(talk: impl Fn(&mut dyn Stream) + Send + Clone + 'static) -> SocketAddr 
 }
 
 fn serve_streams(talk: impl Fn(TcpStream) + Send + Clone + 'static) -> SocketAddr {
-    serve_raw(move |stream| {
+    common::serve(move |stream| {
         let closing = stream.try_clone().unwrap();
         talk(stream);
         // Closing a socket with unread bytes would reset its connection.
         _ = closing.shutdown(Shutdown::Write);
         _ = io::copy(&mut &closing, &mut io::sink());
     })
-}
-
-/// Starts a server that passes each connection to `talk`, which closes it by dropping it. It ends
-/// with the test process.
-fn serve_raw(talk: impl Fn(TcpStream) + Send + Clone + 'static) -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
-    std::thread::spawn(move || {
-        for stream in listener.incoming() {
-            let (stream, talk) = (stream.unwrap(), talk.clone());
-            stream.set_nodelay(true).unwrap();
-            std::thread::spawn(move || talk(stream));
-        }
-    });
-    address
 }
 
 /// Answers every HTTP request without a body with the bytes that `reply` returns, until either side

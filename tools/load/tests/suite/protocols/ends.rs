@@ -57,7 +57,7 @@ fn nothing_is_sent_after_a_request_that_closes_the_connection() {
                 _ = stream.read_to_end(&mut rest);
                 count.fetch_add(rest.len(), Relaxed);
             };
-            let address = serve_raw(move |stream| match is_encrypted {
+            let address = common::serve(move |stream| match is_encrypted {
                 false => talk(&mut { stream }),
                 true => {
                     let session = ServerConnection::new(Arc::clone(&config)).unwrap();
@@ -118,7 +118,7 @@ fn end_of_an_idle_connection_is_not_a_failure() {
     ];
     for driver in DRIVERS {
         for end in endings {
-            let address = serve_raw(move |mut stream| {
+            let address = common::serve(move |mut stream| {
                 if !read_head(&mut stream).is_empty() {
                     _ = stream.write_all(&ok("idle"));
                     end(stream);
@@ -134,7 +134,7 @@ fn idle_tls_connection_may_end_without_close_notify() {
     let certificate = TestCertificate::new("idle.example", &["http/1.1"]);
     for driver in DRIVERS {
         let config = Arc::clone(&certificate.1);
-        let address = serve_raw(move |stream| {
+        let address = common::serve(move |stream| {
             let session = ServerConnection::new(Arc::clone(&config)).unwrap();
             let mut stream = StreamOwned::new(session, stream);
             if !read_head(&mut stream).is_empty() {
@@ -151,7 +151,7 @@ fn idle_connection_still_fails_after_other_replies() {
     for surplus in
         ["HTTP/1.1 408 Late\r\nContent-Length: 0\r\n\r\n", "HTTP/1.1 200 OK\r\n\r\n", "?"]
     {
-        let address = serve_raw(move |mut stream| {
+        let address = common::serve(move |mut stream| {
             read_head(&mut stream);
             _ = stream.write_all(&[&ok("idle"), surplus.as_bytes()].concat());
             _ = stream.read_to_end(&mut Vec::new());
@@ -171,7 +171,7 @@ fn single(address: SocketAddr, driver: DriverChoice) -> Plan {
 #[test]
 fn body_that_ends_with_the_connection_is_explained() {
     for driver in DRIVERS {
-        let address = serve_raw(|mut stream| {
+        let address = common::serve(|mut stream| {
             read_head(&mut stream);
             stream.write_all(UNTIL_CLOSE).unwrap();
             _ = stream.read(&mut [0]);
@@ -182,7 +182,7 @@ fn body_that_ends_with_the_connection_is_explained() {
             "did not close it",
             &Plan { reply_timeout, ..single(address, driver) },
         );
-        let address = serve_raw(|mut stream| {
+        let address = common::serve(|mut stream| {
             read_head(&mut stream);
             stream.write_all(UNTIL_CLOSE).unwrap();
             reset(stream);
@@ -201,7 +201,7 @@ fn body_cut_off_without_close_notify_is_explained() {
             (b"", "a request in flight"),
         ] {
             let config = Arc::clone(&certificate.1);
-            let address = serve_raw(move |stream| {
+            let address = common::serve(move |stream| {
                 let session = ServerConnection::new(Arc::clone(&config)).unwrap();
                 let mut stream = StreamOwned::new(session, stream);
                 read_head(&mut stream);
@@ -234,7 +234,7 @@ fn slow_upload_is_activity() {
     const BYTES: usize = 4 << 20;
     let certificate = TestCertificate::new("upload.example", &["http/1.1"]);
     for driver in DRIVERS {
-        let address = serve_raw(|mut stream| {
+        let address = common::serve(|mut stream| {
             while !read_head(&mut stream).is_empty() {
                 read_slowly(&mut stream, BYTES, Duration::from_millis(40));
                 _ = stream.write_all(&ok("done"));
@@ -248,7 +248,7 @@ fn slow_upload_is_activity() {
         };
         assert_eq!(outcomes(&answered(plan)), ["2xx"]);
         let reply_timeout = Duration::from_millis(200);
-        let address = serve_raw(|mut stream| {
+        let address = common::serve(|mut stream| {
             read_head(&mut stream);
             std::thread::park();
         });
@@ -256,7 +256,7 @@ fn slow_upload_is_activity() {
         fails("reply timeout", "received no byte of a request", &stalled);
         let tls = Some(certificate.tls("upload.example"));
         let config = Arc::clone(&certificate.1);
-        let address = serve_raw(move |stream| {
+        let address = common::serve(move |stream| {
             let session = ServerConnection::new(Arc::clone(&config)).unwrap();
             let mut stream = StreamOwned::new(session, stream);
             read_head(&mut stream);
@@ -273,7 +273,7 @@ fn slow_upload_is_activity() {
 fn early_rejection_of_a_body_is_an_outcome() {
     for driver in DRIVERS {
         for announced in ["", "Connection: close\r\n"] {
-            let address = serve_raw(move |mut stream| {
+            let address = common::serve(move |mut stream| {
                 read_head(&mut stream);
                 let head = "HTTP/1.1 413 Content Too Large\r\nContent-Length: 3\r\n";
                 _ = stream.write_all(format!("{head}{announced}\r\nno!").as_bytes());
@@ -297,7 +297,7 @@ impl Observer for Deadline {
 #[test]
 fn upload_that_is_answered_but_not_read_ends() {
     for driver in DRIVERS {
-        let address = serve_raw(|mut stream| {
+        let address = common::serve(|mut stream| {
             read_head(&mut stream);
             stream.write_all(&ok("early")).unwrap();
             std::thread::park();
@@ -354,7 +354,7 @@ fn clients_are_spread_over_all_addresses() {
         let counts: [Arc<AtomicUsize>; 3] = Default::default();
         let addresses = counts.each_ref().map(|count| {
             let count = Arc::clone(count);
-            serve_raw(move |mut stream| {
+            common::serve(move |mut stream| {
                 count.fetch_add(1, Relaxed);
                 answer(&mut stream, |_| ok("one of three"));
             })

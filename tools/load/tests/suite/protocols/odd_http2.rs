@@ -29,7 +29,7 @@ fn header(name: &str, value: &str) -> Vec<u8> {
 /// Starts a server that calls `respond` for each request, with the number of its stream and the
 /// number of requests so far on its connection, and sends the bytes returned.
 fn serve_h2(respond: impl Fn(u32, usize) -> Vec<u8> + Clone + Send + 'static) -> SocketAddr {
-    serve_raw(move |mut stream| _ = talk_h2(&mut stream, &respond, usize::MAX))
+    common::serve(move |mut stream| _ = talk_h2(&mut stream, &respond, usize::MAX))
 }
 
 /// Answers at most `most` requests.
@@ -155,7 +155,7 @@ fn requests_above_the_last_stream_of_goaway_are_retried() {
 fn idle_http2_connection_may_end() {
     for driver in DRIVERS {
         for end in [drop as fn(TcpStream), super::ends::reset] {
-            let address = serve_raw(move |mut stream| {
+            let address = common::serve(move |mut stream| {
                 _ = talk_h2(&mut stream, &|stream, _| reply(stream), 1);
                 end(stream);
             });

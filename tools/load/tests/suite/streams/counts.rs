@@ -5,7 +5,7 @@ use super::{echo, figures, on_each_driver, plan, serve};
 use annulus_load::recording::{Recording, Summary};
 use annulus_load::{Arrivals, Rate, Schedule, Streams, run};
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
@@ -98,22 +98,16 @@ fn request_that_times_out_after_the_run_was_never_answered() {
 /// Starts a server that counts the messages it echoes, and closes each connection after `replies`
 /// of them.
 fn counting(replies: usize) -> (SocketAddr, Arc<AtomicU64>) {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let (address, received) = (listener.local_addr().unwrap(), Arc::new(AtomicU64::new(0)));
+    let received = Arc::new(AtomicU64::new(0));
     let counter = Arc::clone(&received);
-    std::thread::spawn(move || {
-        for stream in listener.incoming() {
-            let (mut stream, counter) = (stream.unwrap(), Arc::clone(&counter));
-            std::thread::spawn(move || {
-                let mut message = [0; LENGTH];
-                for _ in 0..replies {
-                    if stream.read_exact(&mut message).is_err() {
-                        return;
-                    }
-                    counter.fetch_add(1, Relaxed);
-                    _ = stream.write_all(&message);
-                }
-            });
+    let address = serve(move |mut stream| {
+        let mut message = [0; LENGTH];
+        for _ in 0..replies {
+            if stream.read_exact(&mut message).is_err() {
+                return;
+            }
+            counter.fetch_add(1, Relaxed);
+            _ = stream.write_all(&message);
         }
     });
     (address, received)

@@ -3,9 +3,10 @@
 //! times must be at least as long as the freeze makes them.
 
 use super::{figures, plan};
+use crate::common;
 use annulus_load::{Plan, Rate, Schedule, Streams, run};
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
@@ -25,8 +26,6 @@ fn serve_between(mut stream: TcpStream, freeze: &RwLock<()>) {
 /// Starts an echo server that freezes for at least a tenth of the time: for 100 ms after every 900
 /// ms.
 fn serve() -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
     let freeze = Arc::new(RwLock::new(()));
     std::thread::spawn({
         let freeze = Arc::clone(&freeze);
@@ -36,14 +35,7 @@ fn serve() -> SocketAddr {
             std::thread::sleep(FREEZE_TIME);
         }
     });
-    std::thread::spawn(move || {
-        for stream in listener.incoming() {
-            let (stream, freeze) = (stream.unwrap(), Arc::clone(&freeze));
-            stream.set_nodelay(true).unwrap();
-            std::thread::spawn(move || serve_between(stream, &freeze));
-        }
-    });
-    address
+    common::serve(move |stream| serve_between(stream, &freeze))
 }
 
 #[test]

@@ -2,7 +2,7 @@
 //! replies are verified. The servers are correct or faulty, and each failure must be counted under
 //! its own kind.
 
-use crate::common;
+use crate::common::{self, serve};
 use annulus_skip::skip;
 mod connections;
 mod counts;
@@ -14,20 +14,6 @@ use annulus_load::{Observer, Plan, Progress, Rate, Schedule, Streams, Turns, clo
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
-
-/// Starts a server with a blocking thread per connection. It ends with the test process.
-fn serve(talk: fn(TcpStream)) -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
-    std::thread::spawn(move || {
-        for stream in listener.incoming() {
-            let stream = stream.unwrap();
-            stream.set_nodelay(true).unwrap();
-            std::thread::spawn(move || talk(stream));
-        }
-    });
-    address
-}
 
 /// Answers every read with `reply`, until either side closes or `reply` fails.
 fn answer(mut stream: TcpStream, reply: impl Fn(&mut TcpStream, &mut [u8]) -> std::io::Result<()>) {
