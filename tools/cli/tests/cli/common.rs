@@ -335,20 +335,26 @@ impl Drop for Scratch {
     }
 }
 
-/// Starts an echo server in this process. Returns its address, and a message for each echo.
-pub(crate) fn noted_echo() -> (SocketAddr, Receiver<()>) {
+/// Starts a server with a thread per connection in this process, until the process ends.
+pub(crate) fn serve(talk: impl Fn(TcpStream) + Clone + Send + 'static) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
-    let (sender, echoed) = mpsc::channel();
     thread::spawn(move || {
         for stream in listener.incoming() {
-            let (mut stream, sender) = (stream.unwrap(), sender.clone());
-            thread::spawn(move || {
-                let mut bytes = [0; 64];
-                while stream.read_exact(&mut bytes).is_ok() && stream.write_all(&bytes).is_ok() {
-                    _ = sender.send(());
-                }
-            });
+            let (stream, talk) = (stream.unwrap(), talk.clone());
+            thread::spawn(move || talk(stream));
+        }
+    });
+    address
+}
+
+/// Starts an echo server in this process. Returns its address, and a message for each echo.
+pub(crate) fn noted_echo() -> (SocketAddr, Receiver<()>) {
+    let (sender, echoed) = mpsc::channel();
+    let address = serve(move |mut stream| {
+        let mut bytes = [0; 64];
+        while stream.read_exact(&mut bytes).is_ok() && stream.write_all(&bytes).is_ok() {
+            _ = sender.send(());
         }
     });
     (address, echoed)

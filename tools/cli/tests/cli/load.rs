@@ -1,28 +1,15 @@
 //! `annulus load`: its figures, and its errors with faulty servers.
 
-use crate::common::Scratch;
 use crate::common::{
-    ANNULUS, Finished, Server, annulus, drivers, finish, free_address, runtime_drivers,
+    ANNULUS, Finished, Scratch, Server, annulus, drivers, finish, free_address, runtime_drivers,
+    serve,
 };
 use annulus_load::clock;
 use annulus_load::recording::Recording;
 use std::io::{Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::process::{Command, Stdio};
 use std::time::Duration;
-
-/// Starts a server with a blocking thread per connection, which runs until the test process ends.
-fn serve(talk: fn(TcpStream)) -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
-    std::thread::spawn(move || {
-        for stream in listener.incoming() {
-            let stream = stream.unwrap();
-            std::thread::spawn(move || talk(stream));
-        }
-    });
-    address
-}
 
 /// Answers each read with the received bytes, modified by `change`.
 fn answer(mut stream: TcpStream, change: impl Fn(&mut Vec<u8>)) {
@@ -100,21 +87,6 @@ fn json_has_the_documented_keys() {
 }
 
 #[test]
-fn load_runs_on_every_driver() {
-    let server = Server::start(&[]);
-    for driver in runtime_drivers() {
-        let finished = load(server.address, &["--driver", driver, "-c", "5", "-l", "20000"]);
-        assert_eq!(finished.code, Some(0), "{driver}: {finished:?}");
-        let json = finished.json();
-        assert!(json["responses"].as_u64().unwrap() > 5, "{json}");
-        assert!(
-            driver == "auto" || json["run"]["driver"].as_str().unwrap().starts_with(driver),
-            "{json}"
-        );
-    }
-}
-
-#[test]
 fn pipeline_and_rate_are_recorded() {
     const RATE: f64 = 2000.0;
     let (server, began) = (Server::start(&[]), clock::now());
@@ -130,16 +102,6 @@ fn pipeline_and_rate_are_recorded() {
     // measured time may contain more responses than the rate allows.
     let due = RATE * (clock::now() - began).as_secs_f64() + 4.0;
     assert!(json["responses"].as_f64().unwrap() <= due, "{due} were due: {json}");
-}
-
-#[test]
-fn a_pipeline_out_of_range_is_refused_with_its_limit() {
-    let address = "127.0.0.1:9".parse().unwrap();
-    load(address, &["--pipeline", "4097"]).fails_with(2, &["4097", "1 to 4096"]);
-    load(address, &["--pipeline", "65", "-l", "1048576"]).fails_with(2, &["at most 64", "65"]);
-    load(address, &["--rate", "0"]).fails_with(2, &["0 messages per second", "more than 0"]);
-    load(address, &["--threads", "257"]).fails_with(2, &["257", "from 1 to 256"]);
-    load(address, &["--driver", "threads"]).fails_with(2, &["`threads`", "auto, uring, epoll"]);
 }
 
 #[test]
@@ -167,52 +129,12 @@ fn table_has_all_rows_and_fits_80_columns() {
 }
 
 #[test]
-fn json_goes_to_a_file() {
-    let server = Server::start(&[]);
-    let file = std::env::temp_dir().join(format!("annulus-load-{}.json", std::process::id()));
-    let (address, path) = (server.address.to_string(), file.to_str().unwrap());
-    let finished =
-        annulus(["load", &address, "-c", "2", "-d", "0.5", "--warm-up", "0", "--json", path]);
-    let text = std::fs::read_to_string(&file).unwrap();
-    std::fs::remove_file(&file).unwrap();
-    assert_eq!(finished.code, Some(0), "{finished:?}");
-    assert!(finished.stdout.contains("requests/s"), "the table is missing: {finished:?}");
-    assert!(serde_json::from_str::<serde_json::Value>(&text).unwrap()["responses"].is_u64());
-}
-
-#[test]
-fn server_that_closes_early_is_counted() {
-    assert_failure_kind(
-        "closed early",
-        |mut stream| {
-            let mut buffer = [0; 65_536];
-            let count = stream.read(&mut buffer).unwrap_or(0);
-            let _ = stream.write_all(&buffer[..count / 2]);
-            let _ = stream.shutdown(Shutdown::Write);
-            while let Ok(1..) = stream.read(&mut buffer) {}
-        },
-        &[],
-    );
-}
-
-#[test]
-fn server_that_resets_is_counted() {
-    // Closing with unread bytes resets the connection.
-    assert_failure_kind("reset", |mut stream| drop(stream.read(&mut [0; 1])), &[]);
-}
-
-#[test]
 fn wrong_bytes_are_counted() {
     assert_failure_kind(
         "wrong bytes",
         |stream| answer(stream, |reply| *reply.last_mut().unwrap() ^= 1),
         &[],
     );
-}
-
-#[test]
-fn extra_bytes_are_counted() {
-    assert_failure_kind("too many bytes", |stream| answer(stream, |reply| reply.push(b'!')), &[]);
 }
 
 #[test]
@@ -349,11 +271,8 @@ fn unreachable_rate_is_a_warning_and_invalid_rates_are_refused() {
 #[test]
 fn per_connection_reports_failures() {
     let address = free_address().to_string();
-    let per_connection =
-        |more: &[&str]| annulus(["load", &address, "--per-connection"].iter().chain(more));
-    per_connection(&["-d", "0.2"])
+    annulus(["load", &address, "--per-connection", "-d", "0.2"])
         .fails_with(1, &["connect refused ", &address, "is the server running"]);
-    per_connection(&["--threads", "0"]).fails_with(2, &["0", "from 1 to 256"]);
 }
 
 /// The first reply arrives during the warm-up, and the next message is due a thousand seconds
@@ -394,11 +313,4 @@ fn counts_of_one_have_no_plural() {
     for part in ["1 connection × 512 bytes", "of 1 group of requests"] {
         assert!(text.contains(part), "{part} is not in {text}");
     }
-}
-
-#[test]
-fn negative_number_is_a_wrong_value() {
-    annulus(["load", "-d", "-1"]).fails_with(2, &["invalid value '-1' for '--duration <TIME>'"]);
-    annulus(["load", "--rate", "-5"])
-        .fails_with(2, &["a rate of -5 messages per second is out of range"]);
 }

@@ -1,11 +1,11 @@
 //! `annulus load` and signals: the results so far are printed and marked, and the exit status
 //! corresponds to the signal.
 
-use crate::common::{ANNULUS, Finished, PATIENCE, runtime_drivers};
+use crate::common::{ANNULUS, Finished, PATIENCE, finished, is_in_mask, runtime_drivers, serve};
 use annulus_load::clock;
+use annulus_load::recording::{Latencies, Recording};
 use annulus_skip::skip;
 use rustix::process::{Pid, Signal, kill_process};
-use serde_json::Value;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::process::{Child, Command, Stdio};
@@ -25,32 +25,15 @@ fn start(args: &[&str]) -> Child {
 
 fn end_with(child: Child, signal: Signal) -> Finished {
     kill_process(Pid::from_child(&child), signal).unwrap();
-    finished(child)
-}
-
-fn finished(child: Child) -> Finished {
-    let output = child.wait_with_output().unwrap();
-    let text = |bytes| String::from_utf8(bytes).unwrap();
-    Finished {
-        code: output.status.code(),
-        stdout: text(output.stdout),
-        stderr: text(output.stderr),
-    }
+    finished(child.wait_with_output().unwrap())
 }
 
 /// Starts a TCP server that counts its reads, and echoes the bytes if `answers`.
 fn tcp_server(answers: bool) -> (String, Arc<AtomicU64>) {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap().to_string();
     let count = Arc::new(AtomicU64::new(0));
     let counted = Arc::clone(&count);
-    std::thread::spawn(move || {
-        for stream in listener.incoming() {
-            let (stream, counted) = (stream.unwrap(), Arc::clone(&counted));
-            std::thread::spawn(move || echo(stream, answers, &counted));
-        }
-    });
-    (address, count)
+    let address = serve(move |stream| echo(stream, answers, &counted));
+    (address.to_string(), count)
 }
 
 fn echo(mut stream: TcpStream, answers: bool, count: &AtomicU64) {
@@ -92,7 +75,7 @@ fn await_count(count: &AtomicU64, enough: u64, load: &mut Child) {
 
 /// Returns every workload: its arguments, and whether it uses datagrams.
 fn workloads() -> Vec<(Vec<&'static str>, bool)> {
-    let long = ["-d", "1h", "--warm-up", "0", "-c", "2"];
+    let long = ["-d", "1h", "--warm-up", "0", "-c", "2", "--interval", "10ms"];
     let tasks = runtime_drivers().into_iter();
     let mut workloads: Vec<_> =
         tasks.map(|driver| ([&long[..], &["--driver", driver]].concat(), false)).collect();
@@ -101,24 +84,26 @@ fn workloads() -> Vec<(Vec<&'static str>, bool)> {
     workloads
 }
 
-/// Interrupts a run after this many replies and returns its report.
+/// Interrupts a run after this many replies and returns its recording.
 fn interrupt(
     way: &[&str],
     datagrams: bool,
     enough: u64,
     (signal, name, code): (Signal, &str, i32),
-) -> Value {
+) -> Recording {
     let (address, count) = if datagrams { udp_server(true) } else { tcp_server(true) };
     let mut load = start(&[way, &[&address]].concat());
     await_count(&count, enough, &mut load);
     let finished = end_with(load, signal);
     finished.fails_with(code, &[&format!("interrupted by {name}"), "a part of the run"]);
-    let json = finished.json();
-    assert_eq!(json["interrupted"], true, "{way:?}: {json}");
-    assert_eq!(json["errors"].as_object().unwrap().len(), 0, "{way:?}: {json}");
-    let warning = json["warnings"][0].as_str().unwrap();
-    assert!(warning.contains("the run was interrupted"), "{way:?}: {json}");
-    json
+    let recording = finished.recording();
+    assert!(recording.interrupted && recording.errors.is_empty(), "{way:?}: {recording:?}");
+    let warning = &recording.warnings[0];
+    assert!(warning.contains("the run was interrupted"), "{way:?}: {warning}");
+    let mut answered = Latencies::default();
+    recording.intervals.iter().for_each(|interval| answered.add(&interval.response));
+    assert_eq!(answered.len(), recording.total().answered, "{way:?}");
+    recording
 }
 
 #[test]
@@ -138,8 +123,8 @@ fn interrupted_load_prints_results_so_far_and_exits_with_the_signals_status() {
             // Replies before the measured time do not count, and no event shows when that time
             // starts.
             let has_some = |enough| {
-                let json = interrupt(&way, datagrams, enough, signal);
-                json["responses"].as_u64() > Some(0) && json["seconds"].as_f64() > Some(0.0)
+                let recording = interrupt(&way, datagrams, enough, signal);
+                recording.total().answered > 0 && recording.seconds > 0.0
             };
             let mut more = (0..12).map(|doublings| MIN_REPLIES << doublings);
             assert!(more.any(has_some), "{way:?}: nothing was measured");
@@ -179,7 +164,7 @@ fn load_interrupted_during_the_warm_up_has_measured_nothing() {
             }
             std::thread::yield_now();
         }
-        let finished = finished(load);
+        let finished = finished(load.wait_with_output().unwrap());
         finished.fails_with(130, &["interrupted by SIGINT"]);
         let json = finished.json();
         assert_eq!((&json["unsent"], &json["seconds"]), (&0.into(), &0.0.into()), "{json}");
@@ -198,15 +183,6 @@ fn silent_server_does_not_delay_the_interrupt() {
         let json = finished.json();
         assert_eq!((&json["interrupted"], &json["errors"]), (&true.into(), &serde_json::json!({})));
     }
-}
-
-/// Returns true if a signal is in a mask of a process in `/proc`: `SigCgt` for handled signals,
-/// `SigIgn` for ignored ones.
-fn is_in_mask(mask: &str, process: u32, signal: Signal) -> bool {
-    let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap();
-    let mask = status.lines().find_map(|line| line.strip_prefix(mask)?.strip_prefix(':')).unwrap();
-    let mask = u64::from_str_radix(mask.trim(), 16).unwrap();
-    mask & (1 << (signal.as_raw() - 1)) != 0
 }
 
 /// Connects block because the listener's queue is full.

@@ -1,9 +1,9 @@
 //! The metrics of a load for an OpenTelemetry collector.
 
-use crate::common::{ANNULUS, Finished, Server, annulus, finish, free_address};
+use crate::common::{ANNULUS, Finished, Server, annulus, finish, free_address, serve};
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpListener};
+use std::net::{SocketAddr, TcpStream};
 use std::process::Command;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
@@ -11,7 +11,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 type Export = (String, String, Value);
 
 /// Receives the exports of one connection and answers each with this status.
-fn receive(stream: std::net::TcpStream, status: u16, sender: &Sender<Export>) -> Option<()> {
+fn receive(stream: TcpStream, status: u16, sender: &Sender<Export>) -> Option<()> {
     let mut stream = BufReader::new(stream);
     loop {
         let (mut path, mut token, mut length) = (String::new(), String::new(), 0);
@@ -45,15 +45,8 @@ fn receive(stream: std::net::TcpStream, status: u16, sender: &Sender<Export>) ->
 
 /// Starts a collector that answers every export with this status.
 fn collector(status: u16) -> (SocketAddr, Receiver<Export>) {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
     let (sender, exports) = channel();
-    std::thread::spawn(move || {
-        for stream in listener.incoming() {
-            let sender = sender.clone();
-            std::thread::spawn(move || receive(stream.unwrap(), status, &sender));
-        }
-    });
+    let address = serve(move |stream| _ = receive(stream, status, &sender));
     (address, exports)
 }
 
@@ -105,7 +98,7 @@ fn collector_receives_the_figures_of_the_whole_run() {
 
 #[test]
 fn statuses_are_an_attribute() {
-    let ((address, exports), server) = (collector(200), crate::load_scenarios::serve());
+    let ((address, exports), server) = (collector(200), crate::load_scenarios::shop());
     let (target, url) = (format!("http://{server}"), format!("http://{address}/otlp/metrics"));
     let requests = ["--request", "/plain", "--request", "/nowhere"];
     let args = [&target, "-n", "40", "-c", "2", "--in-order", "--otlp", &url];

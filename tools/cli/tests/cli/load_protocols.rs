@@ -1,17 +1,17 @@
 //! `annulus load` with other protocols: installed programs (tests are skipped without them) and a
 //! server of the test.
 
-use crate::common::{Finished, annulus, free_address};
+use crate::common::{Finished, Scratch, annulus, free_address, serve};
 use annulus_skip::skip;
 use std::io::{BufRead, BufReader, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::path::{Path, PathBuf};
+use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 /// An installed program that runs as a server, killed when dropped.
 struct SystemServer {
     child: Child,
-    directory: PathBuf,
+    directory: Scratch,
 }
 
 impl SystemServer {
@@ -23,8 +23,7 @@ impl SystemServer {
         address: SocketAddr,
         args: impl Fn(&Path) -> Vec<String>,
     ) -> Option<SystemServer> {
-        let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{address}"));
-        std::fs::create_dir_all(&directory).unwrap();
+        let directory = Scratch::new(&format!("{name}-{address}"));
         let mut command = Command::new(name);
         command
             .args(args(&directory))
@@ -52,7 +51,6 @@ impl Drop for SystemServer {
     fn drop(&mut self) {
         _ = self.child.kill();
         _ = self.child.wait();
-        _ = std::fs::remove_dir_all(&self.directory);
     }
 }
 
@@ -190,46 +188,25 @@ fn redis_is_measured_as_a_script() {
 }
 
 /// Starts a server that sends `reply` for each empty line and each `ping`.
-fn serve(reply: &'static [u8]) -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
-    std::thread::spawn(move || {
-        for stream in listener.incoming() {
-            let mut stream = stream.unwrap();
-            std::thread::spawn(move || {
-                let lines = BufReader::new(stream.try_clone().unwrap()).lines();
-                // A request head is answered once, at the empty line that ends it.
-                for line in lines.map_while(Result::ok) {
-                    if (line.is_empty() || line == "ping") && stream.write_all(reply).is_err() {
-                        return;
-                    }
-                }
-            });
+fn answering(reply: &'static [u8]) -> SocketAddr {
+    serve(move |mut stream| {
+        let lines = BufReader::new(stream.try_clone().unwrap()).lines();
+        // A request head is answered once, at the empty line that ends it.
+        for line in lines.map_while(Result::ok) {
+            if (line.is_empty() || line == "ping") && stream.write_all(reply).is_err() {
+                return;
+            }
         }
-    });
-    address.to_string()
+    })
 }
 
 #[test]
-fn hostile_replies_and_usage_errors_are_named() {
-    let http = |reply| load(&[&format!("http://{}/", serve(reply))]);
-    let error = |finished: Finished, kind: &str| finished.fails_with(1, &[kind, "connection "]);
-    error(http(b"HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n"), "wrong length");
-    error(http(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nx\r\n"), "chunk error");
-    error(http(b"220 relay.example ESMTP\r\n"), "malformed reply");
-    let endless = ["HTTP/1.1 200 OK\r\nX: ", &"x".repeat(70_000)].concat().leak();
-    error(http(endless.as_bytes()), "endless head");
-    let plain = format!("https://{}/", serve(b"HTTP/1.1 400 Bad Request\r\n\r\n"));
+fn server_of_another_protocol_is_reported() {
+    let mail = format!("http://{}/", answering(b"220 relay.example ESMTP\r\n"));
+    load(&[&mail]).fails_with(1, &["malformed reply", "connection "]);
+    let plain = format!("https://{}/", answering(b"HTTP/1.1 400 Bad Request\r\n\r\n"));
     let tls = load(&[&plain, "--insecure"]);
     assert_eq!(tls.code, Some(1), "{tls:?}");
-    let script = serve(b"pong\n");
+    let script = answering(b"pong\n").to_string();
     assert_eq!(outcomes(&[&script, "--send", r"ping\n", "--expect", r"pong\n"]), ["ok"]);
-
-    let usage =
-        |args: &[&str], part: &str| annulus(["load"].iter().chain(args)).fails_with(2, &[part]);
-    usage(&["htp://a/"], "the scheme 'htp' is not supported");
-    usage(&["http://a:port/"], "'port' is not a valid port");
-    usage(&["http://127.0.0.1:9/{n"], "'{n' at character 2 is not closed");
-    usage(&["http://a/", "-l", "100"], "--length does nothing without echo");
-    usage(&["tcp://a:1", "-H", "a: b"], "--header does nothing without");
 }

@@ -1,6 +1,6 @@
 //! Scenarios: sessions in order with cookies and data, verified bodies, and target files of vegeta.
 
-use crate::common::{Finished, Scratch, annulus};
+use crate::common::{Finished, Scratch, annulus, serve};
 use bytes::Bytes;
 use std::cell::RefCell;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -73,15 +73,8 @@ fn serve_one(stream: TcpStream) {
 }
 
 /// Starts the shop over HTTP/1.1.
-pub(crate) fn serve() -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
-    std::thread::spawn(move || {
-        for stream in listener.incoming() {
-            std::thread::spawn(move || serve_one(stream.unwrap()));
-        }
-    });
-    address
+pub(crate) fn shop() -> SocketAddr {
+    serve(serve_one)
 }
 
 /// Answers one request over HTTP/2.
@@ -137,7 +130,7 @@ fn load(args: &[&str]) -> Finished {
 
 #[test]
 fn one_file_describes_a_session_with_cookies_and_data() {
-    for (address, h2) in [(serve(), false), (serve_h2(), true)] {
+    for (address, h2) in [(shop(), false), (serve_h2(), true)] {
         check_session(address, h2);
     }
 }
@@ -182,7 +175,7 @@ fn check_session(address: SocketAddr, h2: bool) {
 
 #[test]
 fn bodies_are_verified_in_every_form() {
-    for (address, options) in [(serve(), &[][..]), (serve_h2(), &["--h2"])] {
+    for (address, options) in [(shop(), &[][..]), (serve_h2(), &["--h2"])] {
         check_bodies(&format!("http://{address}/plain"), options);
     }
 }
@@ -213,7 +206,7 @@ fn check_bodies(url: &str, options: &[&str]) {
 
 #[test]
 fn target_file_of_vegeta_is_sent_in_order() {
-    let (address, scratch) = (serve(), Scratch::new("load-targets"));
+    let (address, scratch) = (shop(), Scratch::new("load-targets"));
     let file = scratch.path("targets.txt");
     let text = format!(
         "# plain twice\nGET http://{address}/plain\nX-A: b\n\nGET http://{address}/plain\n\n\
