@@ -102,10 +102,10 @@ pub(super) fn text(plan: &Plan, run: &[Results], missing: &[String], old: &str) 
     all.sort_by_key(Column::version);
     let head = old.split_once(FIRST_TABLE).map_or("# Kernels\n\n", |(head, _)| head);
     let mut text = format!("{head}{FIRST_TABLE}");
-    text += &rows("kernel", &RESULT_TITLES, &all, |column| &column.result);
+    text += &rows(&RESULT_TITLES, &all, |column| &column.result);
     missing.iter().for_each(|kernel| text += &format!("\nNot run: {kernel}.\n"));
     text += "\n## Drivers\n\nThe driver that runs by default, and why.\n\n";
-    text += &rows("kernel", &DRIVER_TITLES, &all, |column| &column.driver);
+    text += &rows(&DRIVER_TITLES, &all, |column| &column.driver);
     text += &format!("\n## Features of io_uring\n\n{FEATURES_HEAD}");
     text += &heading("feature", &all, " benefit |");
     for feature in run.iter().map(list).max_by_key(|list| list.len()).unwrap_or_default() {
@@ -120,11 +120,11 @@ pub(super) fn text(plan: &Plan, run: &[Results], missing: &[String], old: &str) 
 }
 
 /// Formats a table with a row per kernel.
-fn rows(name: &str, titles: &[&str], all: &[Column], cells: fn(&Column) -> &str) -> String {
+fn rows(titles: &[&str], all: &[Column], cells: fn(&Column) -> &str) -> String {
     let row = |column: &Column| format!("| {} | {} |\n", column.kernel, cells(column));
     let rule = "---|".repeat(titles.len() + 1);
     let rows: String = all.iter().map(row).collect();
-    format!("| {name} | {} |\n|{rule}\n{rows}", titles.join(" | "))
+    format!("| kernel | {} |\n|{rule}\n{rows}", titles.join(" | "))
 }
 
 /// Formats a row of a table with a column per kernel.
