@@ -6,7 +6,7 @@ use crate::call::named;
 use crate::fd::Fd;
 use rustix::event::epoll;
 use rustix::event::{PollFd, PollFlags, Timespec};
-use rustix::fs::{FileType, OFlags};
+use rustix::fs::{FileType, OFlags, SeekFrom};
 use rustix::io::{Errno, Result};
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, sockopt};
 use std::io;
@@ -33,6 +33,14 @@ pub fn waits_for_a_process(fd: impl AsFd) -> bool {
         CharacterDevice => !is_memory_device(stat.st_rdev),
         kind => matches!(kind, Fifo | Socket | Unknown),
     }
+}
+
+/// Returns true if a file has a position, and its calls wait only for devices or for the server of
+/// its file system. Asks no file system, which may hang.
+pub fn has_position(fd: impl AsFd) -> bool {
+    let seeks = |to| rustix::fs::seek(fd.as_fd(), to).is_ok();
+    // An anonymous file, such as a timer, accepts every position and has none.
+    seeks(SeekFrom::Current(0)) && !seeks(SeekFrom::Start(u64::MAX))
 }
 
 /// Returns true for `/dev/null`, `/dev/zero`, `/dev/full`, `/dev/random` and `/dev/urandom`.

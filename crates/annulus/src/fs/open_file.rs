@@ -19,7 +19,7 @@ use crate::unwind::{dispose_each, wake_each};
 use crate::waiters::{PermitQueue, WaiterId};
 use annulus_driver::{FileStart, NO_THREAD};
 use annulus_kernel::file::{CURSOR_OFFSET, FileCall, FileStat, PathAt};
-use annulus_kernel::{Fd, descriptor};
+use annulus_kernel::{Fd, Linux, descriptor};
 use rustix::io::Errno;
 use std::cell::{Cell, OnceCell, RefCell};
 use std::future::{Future, poll_fn};
@@ -117,17 +117,9 @@ impl OpenFile {
     /// or a terminal wait for the other end.
     pub(super) fn is_ordinary(&self) -> bool {
         if self.group.is_some() {
-            return self.can_seek();
+            return descriptor::has_position(Linux::borrow(self.fd));
         }
         self.metadata().is_some_and(|metadata| metadata.is_file() || metadata.is_block_device())
-    }
-
-    /// Returns true if the file has a position. The check does not involve the file system.
-    fn can_seek(&self) -> bool {
-        let mut position = 0;
-        let call = FileCall::Seek { fd: self.fd(), offset: 0, origin: 1, position: &mut position };
-        // SAFETY: the position outlives the call, and the descriptor is open.
-        unsafe { self.core.kernel.file(&call) }.is_ok()
     }
 
     /// Returns the length that a regular file had when its metadata was first needed. Returns

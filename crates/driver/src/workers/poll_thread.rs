@@ -35,7 +35,7 @@ impl PendingCall {
     pub(super) fn new(job: FileJob, may_hang: bool) -> Result<Self, FileJob> {
         // If the file system hangs, asking for the type of the file would hang too.
         let waits = |fd| match may_hang {
-            true => !job.moves_position(&Linux),
+            true => !descriptor::has_position(Linux::borrow(fd)),
             false => descriptor::waits_for_a_process(Linux::borrow(fd)),
         };
         match job.awaited_readiness() {
@@ -193,6 +193,10 @@ mod tests {
     use annulus_kernel::IoVec;
     use annulus_kernel::file::{CURSOR_OFFSET, FileCall, PIPE_BUF};
     use annulus_skip::skip;
+    use rustix::time::{
+        Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
+        timerfd_settime,
+    };
     use std::os::fd::AsRawFd;
 
     fn read(fd: RawFd, byte: &mut u8) -> FileCall {
@@ -220,6 +224,26 @@ mod tests {
         let events = wait_for(&workers, 2 * MAX_WORKER_THREADS - 1);
         assert!(events.iter().all(|event| event.result == Ok(1) && event.token != token(3)));
         assert_eq!((bytes[3], bytes.iter().sum::<u8>()), (0, 2 * MAX_WORKER_THREADS as u8 - 1));
+    }
+
+    /// A timer accepts seeks like a file on a disk. Its mount is unknown where `/proc` is missing.
+    #[test]
+    fn read_of_a_timer_on_an_unknown_mount_waits_for_its_expiry() {
+        let flags = TimerfdFlags::NONBLOCK;
+        let timer = timerfd_create(TimerfdClockId::Monotonic, flags).unwrap();
+        let workers = Workers::new().unwrap();
+        let mut expiries = 0u64;
+        let (fd, buffer) = (timer.as_raw_fd(), (&raw mut expiries).cast());
+        let call = FileCall::Read { fd, buffer, len: 8, offset: CURSOR_OFFSET, nowait: false };
+        // SAFETY: the timer and the buffer outlive the call, whose event is awaited below.
+        let job = unsafe { FileJob::new(token(1), call) };
+        assert!(workers.submit(job, Some(7)).is_ok(), "no thread can be started");
+        assert_eq!(workers.0.state().pending.len(), 1);
+        let once = Timespec { tv_sec: 0, tv_nsec: 1 };
+        let once = Itimerspec { it_interval: Timespec::default(), it_value: once };
+        timerfd_settime(&timer, TimerfdTimerFlags::empty(), &once).unwrap();
+        assert_eq!(wait_for(&workers, 1)[0].result, Ok(8));
+        assert_eq!(expiries, 1);
     }
 
     /// One pipe has more calls than the process may have descriptors, so `poll` would reject one
