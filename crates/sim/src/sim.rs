@@ -72,33 +72,19 @@ impl Sim {
     /// expects nothing to be left.
     pub fn leftovers(&self) -> Vec<String> {
         let world = self.world.borrow();
-        let file = |file| match file {
-            File::Socket(socket) => world.net.describe(socket),
-            File::Ring(_) => "ring".to_owned(),
-            File::OnDisk(..) => "file".to_owned(),
-            File::Epoll(_) => "epoll instance".to_owned(),
-            File::Timer(_) => "timer".to_owned(),
-        };
-        let open = world.files.iter().map(|(fd, open)| format!("descriptor {fd}: {}", file(open)));
         let hidden = world.files.without_descriptor();
-        let hidden = hidden.map(|hidden| format!("without a descriptor: {}", file(hidden)));
+        let hidden = hidden.map(|file| format!("without a descriptor: {}", describe(&world, file)));
         let ops = world.ops.iter().map(|op| {
             let socket = op.socket().map(|socket| format!(" on {}", world.net.describe(socket)));
             format!("in flight: {}{}", op.body.name(), socket.unwrap_or_default())
         });
-        open.chain(hidden).chain(ops).collect()
+        open_files(&world, |_| true).chain(hidden).chain(ops).collect()
     }
 
     /// Returns a line for each socket that has a descriptor, for the report of a deadlock: its
     /// descriptor, its addresses, and what it has for its reader.
     pub fn open_sockets(&self) -> Vec<String> {
-        let world = self.world.borrow();
-        let sockets = world.files.iter().filter_map(|(fd, file)| match file {
-            File::Socket(socket) => Some((fd, socket)),
-            _ => None,
-        });
-        let line = |(fd, socket)| format!("descriptor {fd}: {}", world.net.describe(socket));
-        sockets.map(line).collect()
+        open_files(&self.world.borrow(), |file| matches!(file, File::Socket(_))).collect()
     }
 
     /// Returns the number of sockets that exist, including closed sockets that something still
@@ -426,6 +412,22 @@ unsafe impl Kernel for Sim {
 
     fn close(&self, fd: Fd) {
         _ = self.call(|world| world.close(fd.raw()));
+    }
+}
+
+/// Returns a line for each descriptor of a file for which `wanted` returns true.
+fn open_files(world: &World, wanted: impl Fn(File) -> bool) -> impl Iterator<Item = String> {
+    let open = world.files.iter().filter(move |(_, file)| wanted(*file));
+    open.map(|(fd, file)| format!("descriptor {fd}: {}", describe(world, file)))
+}
+
+fn describe(world: &World, file: File) -> String {
+    match file {
+        File::Socket(socket) => world.net.describe(socket),
+        File::Ring(_) => "ring".to_owned(),
+        File::OnDisk(..) => "file".to_owned(),
+        File::Epoll(_) => "epoll instance".to_owned(),
+        File::Timer(_) => "timer".to_owned(),
     }
 }
 
