@@ -6,6 +6,7 @@
 use super::otlp::Otlp;
 use crate::http::{self, Answer, METRICS_TIMEOUT, PROMETHEUS_MEDIA_TYPE, Refusal, Request};
 use crate::output::note;
+use crate::usage::UsageError;
 use annulus::Runtime;
 use annulus_lab::replace::replace;
 use annulus_load::Address;
@@ -107,7 +108,7 @@ impl MetricsOptions {
             #[cfg(feature = "otlp")]
             otlp: self.otlp.as_ref().map(Otlp::start).transpose()?,
         };
-        metrics.write()?;
+        metrics.write().map_err(|error| UsageError(format!("{error:#}; choose another file")))?;
         Ok(Some(metrics))
     }
 

@@ -88,5 +88,5 @@ fn metrics_that_cannot_go_anywhere_are_reported_before_the_run() {
     annulus(["load", &address, "--prometheus", &address])
         .fails_with(1, &["cannot serve metrics at", &address]);
     annulus(["load", &address, "--prometheus-file", "/no/such/file"])
-        .fails_with(1, &["cannot write /no/such/file"]);
+        .fails_with(2, &["cannot write /no/such/file", "choose another file"]);
 }
