@@ -41,6 +41,7 @@ pub(crate) fn all(
             warnings.extend(stream_failures(plan, streams, total.answered, failed));
             let connects = plan.requests_per_connection(streams).is_some();
             warnings.extend(unsent(&total).or_else(|| late_starts(connects, &total)));
+            warnings.extend(redirects(&total));
             // A single part has only a share of the responses, so `Recording::merge` checks their
             // total.
             if plan.part == Part::WHOLE {
@@ -160,6 +161,18 @@ fn unsent(total: &Interval) -> Option<String> {
              waited for replies or had failed: no latency includes them; lower the rate, or use \
              more connections (-c) or a deeper --pipeline"
         )
+    })
+}
+
+/// Warns if the server did no more than redirect, for example from `http` to `https`.
+fn redirects(total: &Interval) -> Option<String> {
+    const REDIRECTS: [u16; 5] = [301, 302, 303, 307, 308];
+    let count = |status| total.statuses.get(status).copied().unwrap_or_default();
+    let redirected: u64 = REDIRECTS.iter().map(count).sum();
+    (redirected > 0 && redirected == total.answered).then(|| {
+        "every reply is a redirect, and the load follows none: give the URL that `curl -I` shows \
+         as the location"
+            .to_owned()
     })
 }
 
@@ -313,6 +326,23 @@ mod tests {
         let total = Interval { sent: 20, datagrams, ..Interval::default() };
         assert!(warnings(&plan, measured, total, 0).contains("measures only echo servers"));
         assert!(found(Duration::ZERO, 1).contains("some sockets could not be opened"));
+    }
+
+    #[test]
+    fn nothing_but_redirects_is_a_warning() {
+        let found = |statuses: &[(u16, u64)]| {
+            let recorded = Interval {
+                answered: 10_000,
+                response: [(1000, 10_000)].into_iter().collect(),
+                statuses: statuses.iter().copied().collect(),
+                ..Interval::default()
+            };
+            warnings(&plan(Streams::default()), measured(SECOND, 0.1, false), recorded, 0)
+        };
+        assert!(found(&[(301, 9_999), (308, 1)]).starts_with("every reply is a redirect"));
+        for others in [&[(302, 9_999), (200, 1)][..], &[(302, 9_999)], &[(304, 10_000)], &[]] {
+            assert_eq!(found(others), "", "{others:?}");
+        }
     }
 
     #[test]
