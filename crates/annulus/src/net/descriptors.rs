@@ -52,7 +52,10 @@ macro_rules! as_fd {
     )+};
 }
 
-as_fd!(TcpStream UdpSocket UnixStream UnixDatagram
+as_fd!(
+    TcpStream "On io_uring, a receive may return fewer bytes than `SO_RCVLOWAT`. Use [`fill_at_least`](Self::fill_at_least) instead."
+    UnixStream "On io_uring, a receive may return fewer bytes than `SO_RCVLOWAT`. Use [`fill_at_least`](Self::fill_at_least) instead."
+    UdpSocket UnixDatagram
     TcpListener "A duplicate, such as one that `try_clone_to_owned` creates for a process that takes over, continues to listen after the runtime's
 end. So does an exposed descriptor, until the last handle of the runtime is gone."
     UnixListener "A duplicate, such as one that `try_clone_to_owned` creates for a process that takes over, continues to listen after the runtime's
