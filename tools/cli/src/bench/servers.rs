@@ -39,9 +39,10 @@ pub(super) struct ServerArgs {
     #[arg(long, value_name = "COMMAND")]
     load_command: Vec<String>,
     /// Find a number in the output of a --load-command by a regular expression whose only group is
-    /// the number. The keys are rate, requests, time, errors, refused, mean, p50, p99 and p99.9;
-    /// times may have a unit, such as p99_ms. Not needed for wrk, oha, h2load, hey, ab, gcannon,
-    /// redis-benchmark and annulus load --json -
+    /// the number. The keys are rate, requests, time, errors, aborted (requests of the rate without
+    /// a reply at the end), refused, mean, p50, p99 and p99.9; times may have a unit, such as
+    /// p99_ms. Not needed for wrk, oha, h2load, hey, ab, gcannon, redis-benchmark and annulus load
+    /// --json -
     #[arg(long, value_name = "KEY=REGEX")]
     parse: Vec<String>,
     /// Connections, a cell per number [default: 50]

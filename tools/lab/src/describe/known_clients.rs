@@ -40,7 +40,7 @@ const H2LOAD: &[&str] = &[
 ];
 
 /// Expressions for hey, and for oha, which prints the same format. Requests that oha aborts at its
-/// end are not failures.
+/// end are part of its rate, but neither failures nor replies.
 const HEY: &[&str] = &[
     r"rate=Requests/sec:\s+([\d.]+)",
     r"time=(?m)^\s+Total:\s+([\d.]+ \w+)",
@@ -50,6 +50,7 @@ const HEY: &[&str] = &[
     r"p99.9=(?m)^\s+99\.90?% in ([\d.]+ \w+)",
     r"refused=\[[45]\d\d\]\s+(\d+) responses",
     r"errors=(?m)^\s+\[(\d+)\]\s+(?:[A-Zb-z]|a[^b])",
+    r"aborted=(?m)^\s+\[(\d+)\] aborted due to deadline",
 ];
 
 /// Expressions for ab, whose percentiles are whole milliseconds.

@@ -20,8 +20,8 @@ pub struct Parser(ParserKind);
 #[derive(Clone, Debug)]
 enum ParserKind {
     /// Lists of expressions. The first list that finds a number of requests or a rate counts. If
-    /// several expressions of a list are for one number, the first that matches counts, but errors
-    /// and refusals are summed.
+    /// several expressions of a list are for one number, the first that matches counts, but errors,
+    /// aborted requests and refusals are summed.
     Patterns { lists: Vec<Vec<Pattern>>, are_required: bool },
     /// The table that redis-benchmark prints.
     RedisBenchmark,
@@ -45,6 +45,9 @@ enum NumberKind {
     Time,
     /// Requests without a reply, summed over all matches.
     Errors,
+    /// Requests that the rate counts although the client aborted them at its end, summed over all
+    /// matches.
+    Aborted,
     /// Replies that refuse the request, summed over all matches.
     Refused,
     /// A latency, with its name in a sample.
@@ -52,12 +55,13 @@ enum NumberKind {
 }
 
 /// The keys of numbers.
-const NUMBER_NAMES: [(&str, NumberKind); 10] = [
+const NUMBER_NAMES: [(&str, NumberKind); 11] = [
     ("requests", NumberKind::Requests),
     ("requests_per_second", NumberKind::Rate),
     ("rate", NumberKind::Rate),
     ("time", NumberKind::Time),
     ("errors", NumberKind::Errors),
+    ("aborted", NumberKind::Aborted),
     ("refused", NumberKind::Refused),
     ("mean", NumberKind::Latency("mean_us")),
     ("p50", NumberKind::Latency("p50_us")),
@@ -189,6 +193,7 @@ struct FoundNumbers {
     /// The time of the run in µs.
     time: Option<f64>,
     errors: f64,
+    aborted: f64,
     refused: f64,
     latencies: Vec<(&'static str, f64)>,
 }
@@ -198,7 +203,7 @@ impl FoundNumbers {
         let mut found = FoundNumbers::default();
         for pattern in patterns {
             let mut numbers = pattern.numbers(printed);
-            if let NumberKind::Errors | NumberKind::Refused = pattern.number {
+            if let NumberKind::Errors | NumberKind::Aborted | NumberKind::Refused = pattern.number {
                 found.set(pattern.number, numbers.sum::<Result<f64>>()?);
                 continue;
             }
@@ -210,13 +215,14 @@ impl FoundNumbers {
         Ok(found)
     }
 
-    /// Sets a number unless it is already set. Errors and refusals are summed.
+    /// Sets a number unless it is already set. Errors, aborted requests and refusals are summed.
     fn set(&mut self, what: NumberKind, number: f64) {
         match what {
             NumberKind::Requests => self.requests = self.requests.or(Some(number)),
             NumberKind::Rate => self.rate = self.rate.or(Some(number)),
             NumberKind::Time => self.time = self.time.or(Some(number)),
             NumberKind::Errors => self.errors += number,
+            NumberKind::Aborted => self.aborted += number,
             NumberKind::Refused => self.refused += number,
             NumberKind::Latency(name) if self.latencies.iter().all(|(known, _)| *known != name) => {
                 self.latencies.push((name, number));
@@ -233,7 +239,7 @@ impl FoundNumbers {
         let (operations, us) = match (self.requests, self.rate) {
             (Some(requests), Some(rate)) if rate > 0.0 => (requests, requests / rate * 1e6),
             (Some(requests), _) => (requests, took_us),
-            (None, rate) => ((rate? * took_us / 1e6).round(), took_us),
+            (None, rate) => (((rate? * took_us / 1e6).round() - self.aborted).max(0.0), took_us),
         };
         let mut sample = Sample::from([
             ("operations", operations),
@@ -456,7 +462,7 @@ mod tests {
             Response time distribution:\n  50.00% in 1.1 ms\n  99.00% in 3.0 ms\n  99.90% in 4.0 ms\n\nStatus code distribution:\n  [200] 9990 responses\n\n\
             Error distribution:\n  [10] aborted due to deadline\n  [2] connection refused\n";
         let numbers = [
-            ("operations", 1e4),
+            ("operations", 9990.0),
             ("p50_us", 1100.0),
             ("p99_us", 3000.0),
             ("p99_9_us", 4000.0),
