@@ -6,8 +6,9 @@
 
 use super::metrics::{BUCKET_ENDS, COUNTERS, HISTOGRAMS};
 use crate::output::note;
+use crate::usage::UsageError;
 use annulus_load::recording::Interval;
-use anyhow::{Context, Result, anyhow, ensure};
+use anyhow::{Context, Result, anyhow};
 use async_trait::async_trait;
 use bytes::Bytes;
 use http::{Request, Response, Uri};
@@ -130,10 +131,11 @@ impl Drop for Otlp {
 /// query.
 fn endpoint(url: &Uri) -> Result<Uri> {
     let is_known = url.scheme_str().is_some_and(|scheme| ["http", "https"].contains(&scheme));
-    ensure!(
-        is_known && url.host().is_some(),
-        "'{url}' is not the URL of a collector: write it like http://127.0.0.1:4318"
-    );
+    if !is_known || url.host().is_none() {
+        let text =
+            format!("'{url}' is not the URL of a collector: write it like http://127.0.0.1:4318");
+        return Err(UsageError(text).into());
+    }
     let mut parts = url.clone().into_parts();
     if url.path() == "/" && url.query().is_none() {
         parts.path_and_query = Some(METRICS_PATH.parse()?);

@@ -125,5 +125,5 @@ fn collector_that_accepts_nothing_is_reported_before_the_run() {
     let refusing = format!("http://{address}");
     load(&[&server, "--otlp", &refusing]).fails_with(1, &["its answer is 404 Not Found"]);
     annulus(["load", &server, "--otlp", "localhost:4318"])
-        .fails_with(1, &["is not the URL of a collector"]);
+        .fails_with(2, &["is not the URL of a collector"]);
 }
