@@ -7,8 +7,9 @@ use crate::common::{
 use annulus_load::clock;
 use annulus_load::recording::Recording;
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
-use std::process::{Command, Stdio};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::process::Command;
+use std::thread;
 use std::time::Duration;
 
 /// Answers each read with the received bytes, modified by `change`.
@@ -182,19 +183,27 @@ fn per_connection_reports_times_with_and_without_connect() {
 /// Clients reconnect until the end of the run, which does not wait for the server to return.
 #[test]
 fn vanished_server_is_counted_and_the_run_ends_on_time() {
-    let (server, scratch) = (Server::start(&[]), Scratch::new("load-gone"));
-    let (address, json) = (server.address.to_string(), scratch.path("a.json"));
-    let mut command = Command::new(ANNULUS);
-    command.args(["load", &address, "-c", "2", "-d", "2", "--warm-up", "0"]);
-    command.args(["--interval", "0.05", "--json", &json]).stdin(Stdio::null());
-    let load = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
-    std::thread::sleep(Duration::from_millis(500));
-    drop(server);
-    let output = load.wait_with_output().unwrap();
-    let stderr = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let (address, scratch) =
+        (listener.local_addr().unwrap().to_string(), Scratch::new("load-gone"));
+    let json = scratch.path("a.json");
+    let server = thread::spawn(move || {
+        let mut streams = [(); 2].map(|()| listener.accept().unwrap().0);
+        drop(listener);
+        let mut message = [0; 64];
+        for stream in &mut streams {
+            for _ in 0..10 {
+                stream.read_exact(&mut message).unwrap();
+                stream.write_all(&message).unwrap();
+            }
+        }
+    });
+    let args = ["-c", "2", "-l", "64", "-d", "2", "--warm-up", "0", "--json", &json];
+    let finished = annulus(["load", &address].iter().chain(&args));
+    server.join().unwrap();
+    assert_eq!(finished.code, Some(1), "{finished:?}");
     for part in ["annulus: errors at ", &address, "connect refused ", "(connection "] {
-        assert!(stderr.contains(part), "{part} is not in: {stderr}");
+        assert!(finished.stderr.contains(part), "{part} is not in: {finished:?}");
     }
     let recording = Recording::open(&json).unwrap();
     assert!(recording.total().answered > 0 && recording.errors["connect refused"] > 0);
@@ -242,7 +251,7 @@ fn unreachable_rate_is_a_warning_and_invalid_rates_are_refused() {
     let address = serve(|mut stream| {
         let mut message = [0; 512];
         while stream.read_exact(&mut message).is_ok() {
-            std::thread::sleep(Duration::from_millis(20));
+            thread::sleep(Duration::from_millis(20));
             if stream.write_all(&message).is_err() {
                 return;
             }
