@@ -16,15 +16,15 @@ use crate::cores::Cores;
 /// The number of round trips whose mean is one measurement.
 const TRIPS: u64 = 500;
 
-/// The number of measurements, of which the shortest counts: others were interrupted.
+/// The number of measurements. The shortest counts, because the others were interrupted.
 const REPEATS: u64 = 4;
 
 /// How long a thread waits for the other's reply before it gives up.
 const TIMEOUT: Duration = Duration::from_millis(100);
 
 impl Cores {
-    /// Returns how long a cache line takes from the core of the servers to that of the load and
-    /// back, in ns; `None` if they are one core, or one is not available.
+    /// Returns how long a cache line takes from the servers' core to the load's and back, in ns;
+    /// `None` if they are one core, or one is not available.
     pub(crate) fn distance(self) -> Option<f64> {
         (self.server != self.load).then(|| distance(self.server, self.load))?
     }

@@ -6,8 +6,8 @@ use super::metric::{Fold, Metric, Sample};
 use super::schedule::Slice;
 use annulus_load::stats::{MISS_PROBABILITY, Ratio, median};
 
-/// The name of a number in a sample: how long a cache line took from the core of the servers to that
-/// of the load and back, in ns. The longer of before and after the slice.
+/// The name of a number in a sample: how long a cache line took from the servers' core to the load's
+/// and back, in ns. The longer of before and after the slice.
 pub(crate) const CORE_DISTANCE_NS: &str = "core_distance_ns";
 
 /// Slices with far cores are only left out if at least this many others remain, as many as an

@@ -155,9 +155,9 @@ fn moved(record: &Record) -> Option<String> {
     let share = far.len() as f64 / record.slices().len() as f64;
     let distance = median(&far).filter(|_| share > MAX_FAR_SHARE)?;
     Some(format!(
-        "in {:.0} % of the slices, a cache line took {distance:.0} instead of {nearest:.0} ns from the core of the \
-         servers to that of the load and back, and requests cost more: probably the host moved its cores; these \
-         slices do not count where at least six others remain",
+        "in {:.0} % of the slices, a cache line took {distance:.0} ns instead of {nearest:.0} from the servers' core to \
+         the load's and back, and requests cost more: the host has probably moved its cores; these slices do not count \
+         where at least six others remain",
         100.0 * share
     ))
 }
@@ -375,7 +375,8 @@ mod tests {
         let found = warnings(&bench(&["a", "b"]), &record);
         assert_eq!(found.len(), 1, "{found:?}");
         assert!(
-            found[0].starts_with("in 7 % of the slices, a cache line took 330 instead of 55 ns"),
+            found[0]
+                .starts_with("in 7 % of the slices, a cache line took 330 ns instead of 55 from"),
             "{found:?}"
         );
     }

@@ -81,8 +81,8 @@ fn distance(runs: [Run<'_>; 2]) -> Option<String> {
     let (old, new) = old.zip(new)?;
     are_far(old.max(new), old.min(new)).then(|| {
         format!(
-            "a cache line took {old:.0} ns from the core of the servers to that of the load and back in the old run, \
-             and {new:.0} ns in the new one, which may explain differences: run both again"
+            "a cache line took {old:.0} ns from the servers' core to the load's and back in the old run, and {new:.0} ns in \
+             the new one, which may explain differences: run both again"
         )
     })
 }
