@@ -499,8 +499,7 @@ pub(crate) mod tests {
         assert_eq!(so_far(0), None);
     }
 
-    /// Stops a run after `last` slices, if there are so many, and asserts that no more slices are
-    /// done than planned.
+    /// Stops a run after `last` slices, and asserts that no more slices are done than planned.
     pub(crate) struct StopAfter {
         last: usize,
         done: usize,

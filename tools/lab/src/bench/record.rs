@@ -196,7 +196,7 @@ pub(crate) fn are_far(distance: f64, nearest: f64) -> bool {
     distance > 2.0 * nearest
 }
 
-/// Returns the values that are not marked, or all of them if fewer than [`MIN_NEAR`] are not.
+/// Returns the values that are not marked as far, or all values if those are fewer than [`MIN_NEAR`].
 fn without_far<T: Copy>(values: impl Iterator<Item = (T, bool)>) -> Vec<T> {
     let all: Vec<(T, bool)> = values.collect();
     let near: Vec<T> = all.iter().filter(|(_, is_far)| !is_far).map(|(value, _)| *value).collect();
