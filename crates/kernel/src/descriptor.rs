@@ -38,9 +38,15 @@ pub fn waits_for_a_process(fd: impl AsFd) -> bool {
 /// Returns true if a file has a position, and its calls wait only for devices or for the server of
 /// its file system. Asks no file system, which may hang.
 pub fn has_position(fd: impl AsFd) -> bool {
-    let seeks = |to| rustix::fs::seek(fd.as_fd(), to).is_ok();
-    // An anonymous file, such as a timer, accepts every position and has none.
-    seeks(SeekFrom::Current(0)) && !seeks(SeekFrom::Start(u64::MAX))
+    let seek = |to| rustix::fs::seek(fd.as_fd(), to);
+    let Ok(position) = seek(SeekFrom::Current(0)) else { return false };
+    // An anonymous file, such as a timer, accepts every position and has none. `/dev/mem` accepts
+    // negative ones, too, and has to move back. It returns them, so -1 would look like an error.
+    let accepts_all = seek(SeekFrom::Start(1 << 63)).is_ok();
+    if accepts_all {
+        _ = seek(SeekFrom::Start(position));
+    }
+    !accepts_all
 }
 
 /// Returns true for `/dev/null`, `/dev/zero`, `/dev/full`, `/dev/random` and `/dev/urandom`.
@@ -152,4 +158,20 @@ pub fn poll(fds: &[(Fd, PollFlags)], timeout: Option<Duration>) -> Result<Vec<Po
     let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
     rustix::event::poll(&mut polled, timeout.as_ref())?;
     Ok(polled.iter().map(PollFd::revents).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::fs::{Mode, open, seek};
+
+    #[test]
+    fn a_file_keeps_its_position_when_asked_whether_it_has_one() {
+        for (path, expected) in [("/proc/self/exe", true), ("/proc/self/mem", false)] {
+            let file = open(path, OFlags::RDONLY, Mode::empty()).unwrap();
+            seek(&file, SeekFrom::Start(7)).unwrap();
+            assert_eq!(has_position(&file), expected, "{path}");
+            assert_eq!(seek(&file, SeekFrom::Current(0)), Ok(7), "{path}");
+        }
+    }
 }
